@@ -46,6 +46,10 @@ class LinearProgram:
         short, excess = self.add_variable(short_cost), self.add_variable(excess_cost)
         self.require_equal({**row, short: 1.0, excess: -1.0}, value)
 
+    def prefer_at_most(self, row: Row, value: float, excess_cost: float) -> None:
+        """Let what a sum exceeds a value by cost, by its size."""
+        self.require_at_most({**row, self.add_variable(excess_cost): -1.0}, value)
+
     def solve(self) -> Floats | None:
         """The values of the variables; None if no values meet the constraints."""
         import highspy

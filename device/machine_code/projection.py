@@ -18,6 +18,7 @@ rank the rules: they were chosen by how often a rule fails, not by a kernel's co
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -117,6 +118,7 @@ _INSTRUCTION_COST = 0.005  # of as many instructions as the PTX has
 _UNROLLED_BONUS = 0.3  # of all iterations in the most unrolled code
 _LEAST_SHARE = 0.03  # deviations count relative to at least this share of the threads
 _WHOLE_TOLERANCE = 1e-6  # trips per entry that count as a whole number
+_UNEVEN_COST = 0.02  # of as many rounds, beyond those of even trips, as there are threads
 _UNEVEN_TRIPS = 4.0  # times the mean trips that a thread may take where threads take unequal ones
 _SLACK = 1e-6  # against rounding
 
@@ -153,12 +155,16 @@ class _Anchor:
 
 @dataclass(frozen=True)
 class _LoopLimit:
-    """How often the header of a loop is executed at most: in all, and each time it is entered."""
+    """How often the header of a loop is executed at most: in all, and each time it is entered.
+
+    `usual_per_entry` is the most where all threads take as many trips as the mean.
+    """
 
     header: int
     entering: frozenset[int]  # blocks
     most: float
     most_per_entry: float
+    usual_per_entry: float
 
 
 def project(graph: FlowGraph, profile: PtxProfile) -> Executions | None:
@@ -236,6 +242,12 @@ def _edge_lanes(graph: FlowGraph, profile: PtxProfile) -> Floats | None:
         per_entry = limit.most_per_entry * (1 + _SLACK)
         program.require_at_most(
             {n: 1.0 - per_entry * (graph.edges[n].source in limit.entering) for n in row}, 0.0
+        )
+        usual = limit.usual_per_entry * (1 + _SLACK)
+        program.prefer_at_most(
+            {n: 1.0 - usual * (graph.edges[n].source in limit.entering) for n in row},
+            0.0,
+            _UNEVEN_COST,
         )
     for block, saved in _unrolled_shares(graph, profile).items():
         for number in entering[block]:
@@ -392,16 +404,18 @@ def _loop_limits(graph: FlowGraph, profile: PtxProfile) -> list[_LoopLimit]:
             continue
         trips, whole = loop.trips, round(loop.trips)
         if abs(trips - whole) < _WHOLE_TOLERANCE:
-            rounds = per_entry = float(whole // unrolled)
+            rounds = per_entry = usual = float(whole // unrolled)
         else:  # of unequal trip counts, half of a round remains in the mean
             rest = (unrolled - 1) / 2 if trips > unrolled else 0.0
             rounds, per_entry = (trips - rest) / unrolled, _UNEVEN_TRIPS * trips / unrolled + 1
+            usual = float(math.ceil(trips / unrolled))
         limits.append(
             _LoopLimit(
                 header,
                 frozenset(into) - blocks,
                 rounds * loop.entries,
                 per_entry,
+                usual,
             )
         )
     return limits

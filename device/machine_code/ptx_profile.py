@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Literal, TypeAlias
-
-import numpy as np
 
 from memlab.device.emulator.program.code_layout import loop_branches, successors
 from memlab.device.emulator.program.program import Program
+from memlab.device.machine_code.linear_program import LinearProgram
 
 _Edge: TypeAlias = tuple[int, int]  # the last instruction of a block, and the first of another
 _End: TypeAlias = tuple[Literal["in", "out"], int]  # a block's first or last instruction
 
+_ENTRY_BONUS = 0.1  # of all threads entering a loop; to miss a total by as many costs 1
 _MOST_OPEN_FLOWS = 1000
 
 
@@ -91,7 +91,7 @@ def ptx_profile(program: Program, lanes: Sequence[float], warps: Sequence[float]
         for index in range(head, end + 1):
             if innermost[index] < 0:
                 innermost[index] = number
-    flows = _branch_flows(program, lanes)
+    flows = _branch_flows(program, lanes, spans)
     loops = []
     for head, end in spans:
         entries = sum(
@@ -119,7 +119,9 @@ def ptx_profile(program: Program, lanes: Sequence[float], warps: Sequence[float]
     )
 
 
-def _branch_flows(program: Program, lanes: Sequence[float]) -> dict[_Edge, float]:
+def _branch_flows(
+    program: Program, lanes: Sequence[float], spans: Sequence[tuple[int, int]]
+) -> dict[_Edge, float]:
     """The threads that go from the end of one basic block to the start of another.
 
     As many threads leave a block as end it, and as many enter one as begin it: an unknown flow
@@ -151,26 +153,41 @@ def _branch_flows(program: Program, lanes: Sequence[float]) -> dict[_Edge, float
             (edge,) = unknown
             known[edge] = max(totals[key] - sum(known.get(other, 0.0) for other in members[key]), 0)
             waiting += [("out", edge[0]), ("in", edge[1])]
-    _add_least_flows(known, totals, members)
+    _add_open_flows(known, totals, members, spans)
     return known
 
 
-def _add_least_flows(
-    known: dict[_Edge, float], totals: Mapping[_End, float], members: Mapping[_End, list[_Edge]]
+def _add_open_flows(
+    known: dict[_Edge, float],
+    totals: Mapping[_End, float],
+    members: Mapping[_End, list[_Edge]],
+    spans: Sequence[tuple[int, int]],
 ) -> None:
-    """Add the flows that the totals leave open: those of least squares."""
-    open_edges = {edge: 0 for edges in members.values() for edge in edges if edge not in known}
-    numbers = {edge: number for number, edge in enumerate(open_edges)}
-    ends = [end for end in totals if any(edge in numbers for edge in members[end])]
-    if not 0 < len(numbers) <= _MOST_OPEN_FLOWS:
+    """Add the flows that the totals leave open: as many threads as can be enter each loop.
+
+    A thread that comes to a loop enters it as a rule, and a loop that few threads entered would
+    have to repeat more often for them.
+    """
+    edges = [
+        edge for edge in dict.fromkeys(chain.from_iterable(members.values())) if edge not in known
+    ]
+    ends = [end for end in totals if any(edge not in known for edge in members[end])]
+    rest = {end: totals[end] - sum(known.get(edge, 0.0) for edge in members[end]) for end in ends}
+    scale = max(rest.values(), default=0.0)
+    if not 0 < len(edges) <= _MOST_OPEN_FLOWS or scale <= 0:
         return
-    incidence, rest = np.zeros((len(ends), len(numbers))), np.zeros(len(ends))
-    for row, end in enumerate(ends):
-        rest[row] = totals[end] - sum(known.get(edge, 0.0) for edge in members[end])
-        incidence[row, [numbers[edge] for edge in members[end] if edge in numbers]] = 1.0
-    scale = max(float(rest.max()), 1.0)
-    flows = np.linalg.lstsq(incidence, rest / scale, rcond=None)[0] * scale
-    known.update(zip(numbers, np.maximum(np.round(flows, 3), 0.0).tolist(), strict=True))
+    program = LinearProgram()
+    numbers = {edge: program.add_variable() for edge in edges}
+    for head, last in spans:
+        for edge, number in numbers.items():
+            if edge[1] == head and not head <= edge[0] <= last:
+                program.add_cost(number, -_ENTRY_BONUS)
+    for end in ends:
+        row = {numbers[edge]: 1.0 for edge in members[end] if edge in numbers}
+        program.prefer_equal(row, rest[end] / scale, 1.0, 1.0)
+    flows = program.solve()
+    if flows is not None:
+        known.update((edge, float(flows[number]) * scale) for edge, number in numbers.items())
 
 
 def _threads(program: Program, lanes: Sequence[float], indices: Iterable[int]) -> float:
