@@ -75,7 +75,9 @@ IncludeOption = Annotated[
 ]
 StdOption = Annotated[
     str | None,
-    typer.Option("--std", metavar="DIALECT", help="c++11, c++14, c++17 or c++20. [default: c++17]"),
+    typer.Option(
+        "--std", "-std", metavar="DIALECT", help="c++11, c++14, c++17 or c++20. [default: c++17]"
+    ),
 ]
 
 

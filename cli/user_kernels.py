@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from memlab.cli import options
+from memlab.cli.output import print_message
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 KERNEL_PLACEHOLDER = "FILE.cu:ENTRY"
 """Stands for a user kernel in help and messages."""
+
+
+TRUTH = "true|false"
 
 
 def launch_options(
@@ -71,7 +75,55 @@ def launch_options(
     std: options.StdOption = None,
     max_registers: Annotated[
         str | None,
-        typer.Option("--max-registers", metavar="N", help="The most registers per thread."),
+        typer.Option(
+            "--max-registers",
+            "--maxrregcount",
+            "-maxrregcount",
+            metavar="N",
+            help="The most registers per thread.",
+        ),
+    ] = None,
+    use_fast_math: Annotated[
+        bool | None,
+        typer.Option(
+            "--use_fast_math",
+            "-use_fast_math",
+            help="Faster and less exact float32 functions, quotients and roots.",
+        ),
+    ] = None,
+    ftz: Annotated[
+        str | None,
+        typer.Option("--ftz", "-ftz", metavar=TRUTH, help="Count float32 below 2^-126 as 0."),
+    ] = None,
+    prec_div: Annotated[
+        str | None,
+        typer.Option("--prec-div", "-prec-div", metavar=TRUTH, help="Exact float32 quotients."),
+    ] = None,
+    prec_sqrt: Annotated[
+        str | None,
+        typer.Option("--prec-sqrt", "-prec-sqrt", metavar=TRUTH, help="Exact float32 roots."),
+    ] = None,
+    fmad: Annotated[
+        str | None,
+        typer.Option("--fmad", "-fmad", metavar=TRUTH, help="Contract a * b + c to an FMA."),
+    ] = None,
+    ptxas_options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ptxas-options",
+            "-Xptxas",
+            metavar="-ON",
+            help="Optimize the machine code, -O0 to -O3. [default: -O3]",
+        ),
+    ] = None,
+    optimize: Annotated[
+        str | None,
+        typer.Option(
+            "--optimize",
+            "-O",
+            metavar="N",
+            help="No effect: nvcc's -O is for host code. For the kernel, use -Xptxas -ON.",
+        ),
     ] = None,
     expect: Annotated[
         list[str] | None,
@@ -112,7 +164,25 @@ def launch_options(
     ] = None,
 ) -> dict[str, Any]:
     """Return the launch options by the names of `memlab.kernels.user.kernel.LAUNCH_OPTIONS`."""
-    return {name: value or None for name, value in locals().items()}
+    given = locals()
+    _note_host_optimization(given.pop("optimize"))
+    return {name: value or None for name, value in given.items()}
+
+
+def _note_host_optimization(level: str | None) -> None:
+    """Accept nvcc's `-O`, which command lines of nvcc often have, and say what it does.
+
+    Raises:
+        UsageError: It is no level.
+    """
+    if level is None:
+        return
+    if level not in ("0", "1", "2", "3"):
+        raise UsageError(f"-O takes a level from 0 to 3, got {level!r}: use -Xptxas -O3")
+    print_message(
+        f"-O{level} is for host code in nvcc, and memlab compiles none: for the kernel, use "
+        f"-Xptxas -O{level}"
+    )
 
 
 LAUNCH_PARAMETERS = tuple(inspect.signature(launch_options).parameters.values())

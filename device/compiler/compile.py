@@ -108,7 +108,9 @@ def compile_with_debug_info(unit: TranslationUnit) -> CompilerOutput:
 
     Otherwise as `compile_unit`.
     """
-    unit = replace(unit, options=("-G", *unit.options))
+    # ptxas optimizes no code that has debug information.
+    kept = (option for option in unit.options if not option.startswith("--ptxas-options"))
+    unit = replace(unit, options=("-G", *kept))
     try:
         return compile_unit(unit)
     except CompileError as error:

@@ -13,6 +13,7 @@ from typing import Any
 
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.user.arguments import ExpectedOutput, Specification
+from memlab.kernels.user.compiler_flags import flag_options
 from memlab.kernels.user.launch_options import OPTION_READERS
 
 MAX_SOURCE_BYTES = 16 << 20
@@ -40,6 +41,13 @@ class UserKernel:
         std: The C++ standard, one of `CPP_STANDARDS`; empty for the compiler's default.
         max_registers: The most registers per thread, or an expression; None leaves it to the
             compiler.
+        use_fast_math: Whether float32 functions, quotients and roots may be faster and less exact.
+        ftz: Whether float32 numbers below 2^-126 count as 0; None leaves this and what follows to
+            the compiler.
+        prec_div: Whether float32 quotients are exact to rounding.
+        prec_sqrt: Whether float32 roots are exact to rounding.
+        fmad: Whether products and sums are contracted to FMAs.
+        ptxas_options: The optimization of ptxas, `-O0` to `-O3`; empty for its default, `-O3`.
         args: A specification for each argument, as text or parsed: see `arguments`.
         constants: The fills of `__constant__` and `__device__` arrays, `NAME=FILL`.
         expect: Expected values of outputs: `IDX=@FILE.npy` by the argument's number or name, or
@@ -63,6 +71,12 @@ class UserKernel:
     include: tuple[str, ...] = ()
     std: str = ""
     max_registers: int | str | None = None
+    use_fast_math: bool = False
+    ftz: bool | None = None
+    prec_div: bool | None = None
+    prec_sqrt: bool | None = None
+    fmad: bool | None = None
+    ptxas_options: tuple[str, ...] = ()
     args: tuple[str | Specification, ...] = ()
     constants: tuple[str, ...] = ()
     expect: tuple[str | ExpectedOutput, ...] = ()
@@ -198,6 +212,7 @@ def compile_options(kernel: UserKernel) -> tuple[str, ...]:
         *(f"-I{folder}" for folder in kernel.include),
         *([f"-std={kernel.std}"] if kernel.std else []),
         *([f"--maxrregcount={kernel.max_registers}"] if kernel.max_registers is not None else []),
+        *flag_options(kernel),
     )
 
 

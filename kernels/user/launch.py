@@ -19,6 +19,7 @@ from memlab.kernels.user.arguments import (
     describe_parameters,
     parse_fill,
 )
+from memlab.kernels.user.compiler_flags import flag_options
 from memlab.kernels.user.kernel import compile_options, parse_defines
 from memlab.kernels.user.launch_options import RECORDED_OPTIONS
 
@@ -238,6 +239,7 @@ def _recorded_parameters(
         "defines": " ".join(kernel.defines),
         "std": kernel.std,
         "max_registers": int(kernel.max_registers or 0),
+        "flags": " ".join(flag_options(kernel)),
         "args": " ".join(
             argument if isinstance(argument, str) else argument.text for argument in kernel.args
         ),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fsdecode
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from memlab.errors import UsageError
 from memlab.kernels.user import expressions, python_values
 from memlab.kernels.user.arguments import ExpectedOutput, Specification
+from memlab.kernels.user.compiler_flags import SWITCHES
 
 CPP_STANDARDS = ("c++11", "c++14", "c++17", "c++20")
 """The C++ standards that NVRTC documents."""
@@ -22,6 +24,9 @@ MAX_EXTENT = 2**31 - 1
 specifications)."""
 MAX_REGISTERS_PER_THREAD = 255
 """The most registers per thread (CUDA C++ Programming Guide, technical specifications)."""
+_PTXAS_LEVEL = re.compile(r"(?:-O|--?opt-level[= ])([0-3])")
+_PTXAS_REPORTS = ("-v", "--verbose", "-warn-spills", "--warn-on-spills")
+"""Options with which ptxas prints what memlab reports in any case."""
 _MAX_SHOWN_CHARACTERS = 60
 """The longest text of a value that a message shows."""
 
@@ -179,6 +184,35 @@ def _read_standard(what: str, value: Any) -> str:
     return str(value)
 
 
+def _read_switch(what: str, value: Any) -> bool:
+    """Read `true`, `false` or a Boolean."""
+    truth = {"true": True, "false": False}.get(value) if isinstance(value, str) else value
+    if not isinstance(truth, bool):
+        raise UsageError(
+            f"{what} must be true or false, got {format_value(value)}: use --{what}=true"
+        )
+    return truth
+
+
+def _read_ptxas_options(what: str, value: Any) -> tuple[str, ...]:
+    """Read the options of ptxas: `-O1`, `-O3,-v` or a list of these.
+
+    Others are refused: the emulator would not follow those for caches, and some write files.
+
+    Returns:
+        `-O0` to `-O3`, the last one given, or nothing.
+    """
+    level: tuple[str, ...] = ()
+    for option in (part.strip() for text in _read_strings(what, value) for part in text.split(",")):
+        if match := _PTXAS_LEVEL.fullmatch(option):
+            level = (f"-O{match[1]}",)
+        elif option not in _PTXAS_REPORTS:
+            raise UsageError(
+                f"{what} takes -O0 to -O3, got {format_value(option)}: use -Xptxas -O1"
+            )
+    return level
+
+
 def _read_tolerance(what: str, value: Any) -> float:
     try:
         number = float(value)
@@ -223,6 +257,7 @@ RECORDED_OPTIONS = (
     "defines",
     "std",
     "max_registers",
+    "flags",
     "args",
     "constants",
 )
@@ -237,6 +272,9 @@ OPTION_READERS: dict[str, Callable[[str, Any], Any]] = {
     "include": _read_paths,
     "std": _read_standard,
     "max_registers": _integer_reader(1, MAX_REGISTERS_PER_THREAD),
+    "use_fast_math": _read_switch,
+    **dict.fromkeys(SWITCHES, _read_switch),
+    "ptxas_options": _read_ptxas_options,
     "args": _read_arguments,
     "constants": _read_strings,
     "expect": _read_expected_outputs,

@@ -62,6 +62,7 @@ _OPTIONAL_KEYS = """\
 # include = ["include"]         # as after -I
 # std = "c++17"
 # max-registers = 64
+# use-fast-math = true          # also ftz, prec-div, prec-sqrt, fmad; ptxas-options = ["-O1"]
 # tolerance = 1e-4
 # The expected values of an output; `--reference FILE.py:FUNCTION` takes a function instead.
 # expect = ["{output}=@{output}.npy"]

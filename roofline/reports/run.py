@@ -14,6 +14,7 @@ from memlab.device.measurement import (
     integer_op_by_pipe,
     total_global_atomic_sectors,
 )
+from memlab.kernels.user.compiler_flags import less_exact_options
 from memlab.roofline.analysis import bus_utilization
 from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.placement import RooflinePoint, bytes_moved, roofline_point
@@ -400,7 +401,7 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
             busy = percent(placement.busy["l1"])
             yield "L1 port", f"{si_text(passes, '')} passes, busy {busy} of the time {where}"
         yield "of the ceiling", _ceiling_text(placement, point)
-    yield "verified", _verification_text(measurement.verification)
+    yield "verified", _verification_text(measurement.verification, exactness_text(measurement))
 
 
 def _instruction_facts(instructions: InstructionCounters) -> Iterable[tuple[str, str]]:
@@ -477,7 +478,20 @@ def _ceiling_text(placement: Placement, point: RooflinePoint) -> Text:
     return Text.assemble((percent(fraction), "bold"), f" of {limit}  ", bar(fraction))
 
 
-def _verification_text(verification: Verification) -> Text:
+def exactness_text(measurement: Measurement) -> str:
+    """Say what options that allow larger errors mean for the verification; empty without them."""
+    options = " ".join(less_exact_options(measurement.code.options))
+    status = measurement.verification.status
+    if not options or status == "skipped":
+        return ""
+    if status == "failed":
+        return f"{options} allows larger errors: see 'memlab explain tolerance'"
+    if measurement.device.kind == "emulated":
+        return f"with {options}, a GPU's functions err more than emulated ones"
+    return ""
+
+
+def _verification_text(verification: Verification, exactness: str = "") -> Text:
     if verification.status == "skipped":
         reason = verification.worst or "nothing to compare with"
         return Text(f"skipped: {reason}", style="yellow")
@@ -490,6 +504,8 @@ def _verification_text(verification: Verification) -> Text:
     )
     if verification.status == "failed" and verification.worst:
         detail += f"\n{verification.worst}"
+    if exactness:
+        detail += f"\n{exactness}"
     if verification.unverified:
         detail += f"\nnot verified: {verification.unverified}"
     return Text.assemble((verification.status, style), f", {share}{detail}")

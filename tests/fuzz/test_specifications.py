@@ -29,6 +29,7 @@ from memlab.kernels.signature import KernelParameter, ModuleVariable, Signature,
 from memlab.kernels.user import arguments
 from memlab.kernels.user import kernel as user_kernel
 from memlab.kernels.user import launch as user_launch
+from memlab.kernels.user.compiler_flags import SWITCHES
 from memlab.kernels.user.kernel import UserKernel
 from memlab.kernels.user.launch_options import CPP_STANDARDS
 
@@ -184,6 +185,9 @@ CHOICES = {
     "include": st.lists(WORDS, max_size=2) | VALUES,
     "std": st.sampled_from(CPP_STANDARDS) | VALUES,
     "max_registers": NUMBERS | VALUES,
+    "use_fast_math": st.booleans() | VALUES,
+    **dict.fromkeys(SWITCHES, st.booleans() | st.sampled_from(("true", "false")) | VALUES),
+    "ptxas_options": st.lists(st.sampled_from(("-O1", "-O3,-v", "-o x")), max_size=2) | VALUES,
     "args": st.lists(TEXTS, max_size=4) | VALUES,
     "constants": st.lists(PAIRS, max_size=3) | VALUES,
     "expect": st.lists(PAIRS, max_size=3) | VALUES,

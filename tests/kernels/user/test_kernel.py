@@ -15,6 +15,7 @@ from memlab.kernels.signature import KernelParameter, LaunchBounds, ModuleVariab
 from memlab.kernels.user import kernel as user_kernel
 from memlab.kernels.user import launch as user_launch
 from memlab.kernels.user.arguments import parse_fill
+from memlab.kernels.user.compiler_flags import flag_options
 from memlab.kernels.user.kernel import UserKernel, apply_launch_options, split_target
 
 SIGNATURE = Signature(
@@ -99,6 +100,26 @@ def test_the_launch_is_what_was_chosen() -> None:
         "max_registers": 32,
         "args": "f32=2 f32[64,32] out:f64[10] inout:i32[100]",
     }
+
+
+def test_flags_are_those_of_the_compiler_in_a_fixed_order() -> None:
+    chosen = {
+        "fmad": "false",
+        "ptxas_options": "-O1,-v",
+        "use_fast_math": True,
+        "ftz": False,
+        "prec_sqrt": "true",
+    }
+    kernel = apply_launch_options(SAXPY, chosen)
+    flags = ("--use_fast_math", "--ftz=false", "--prec-sqrt=true", "--fmad=false")
+    assert flag_options(kernel) == (*flags, "--ptxas-options=-O1")
+    assert user_kernel.compile_options(kernel)[-5:] == flag_options(kernel)
+    launch = user_launch.make_user_launch(kernel, SIGNATURE, "", LIMITS)
+    assert launch.parameters["flags"] == " ".join(flag_options(kernel))
+    assert "flags" not in launched().parameters
+    # The last level counts; what ptxas prints only, changes nothing.
+    assert apply_launch_options(SAXPY, {"ptxas_options": ["-O0", "-O2"]}).ptxas_options == ("-O2",)
+    assert apply_launch_options(SAXPY, {"ptxas_options": "-v"}).ptxas_options == ()
 
 
 def test_each_output_is_compared_as_its_type_allows() -> None:
@@ -194,6 +215,11 @@ def test_later_choices_add_to_lists_and_replace_the_rest() -> None:
         ({"block": (1.5,)}, "block takes one to three"),
         ({"shared": "-1"}, "shared must be a whole number from 0 to 2147483647, got '-1'"),
         ({"max_registers": 256}, "max-registers must be a whole number from 1 to 255, got 256"),
+        ({"ftz": "maybe"}, "ftz must be true or false, got 'maybe': use --ftz=true"),
+        ({"prec_div": 1}, "prec-div must be true or false, got 1"),
+        ({"ptxas_options": "-O4"}, "ptxas-options takes -O0 to -O3, got '-O4'"),
+        ({"ptxas_options": "-O1 -o x"}, "ptxas-options takes -O0 to -O3"),
+        ({"ptxas_options": "-dlcm=cg"}, "ptxas-options takes -O0 to -O3, got '-dlcm=cg'"),
         ({"std": "gnu++17"}, "std must be one of c++11, c++14, c++17, c++20"),
         ({"tolerance": "nan"}, "tolerance must be a number, 0 or more, got 'nan'"),
         ({"reference": "f.py"}, "reference names a function in a Python file, got 'f.py'"),

@@ -37,6 +37,10 @@ defines = ["TILE=32"]
 include = ["include"]
 std = "c++20"
 max-registers = 64
+use-fast-math = true
+prec-div = true
+fmad = false
+ptxas-options = ["-O1"]
 args = ["f32=2.0", "f32[64]=@data/x.npy"]
 constants = ["table=random"]
 expect = ["y=@y.npy"]
@@ -62,6 +66,10 @@ def test_a_file_gives_its_kernels_by_name(folder: Path) -> None:
             include=("include",),
             std="c++20",
             max_registers=64,
+            use_fast_math=True,
+            prec_div=True,
+            fmad=False,
+            ptxas_options=("-O1",),
             args=("f32=2.0", "f32[64]=@data/x.npy"),
             constants=("table=random",),
             expect=("y=@y.npy",),
@@ -115,6 +123,8 @@ def test_without_a_file_there_are_none(folder: Path) -> None:
         ("[kernels.a]\nsource = 'a.cu'\nstd = 'c++98'", 'kernels.a.std = "c++98" is not accepted'),
         ("[kernels.a]\nsource = 'a.cu'\ntolerance = -1", "kernels.a.tolerance = -1 is not accept"),
         ("[kernels.a]\nsource = 'a.cu'\ntolerance = nan", "kernels.a: tolerance must be a number"),
+        ("[kernels.a]\nsource = 'a.cu'\nftz = 'yes'", "write ftz = true"),
+        ("[kernels.a]\nsource = 'a.cu'\nptxas-options = ['-o x']", "takes -O0 to -O3, got '-o x'"),
         ("[kernels.a]\nsource = 'a.cu'\nmax-registers = 300", "max-registers = 300 is not accept"),
         ("[kernels.a]\nsource = 'a.cu'\nreference = 'r.py:f'", "with --reference FILE.py:FUNCTION"),
         (
