@@ -6,8 +6,8 @@ them in sentences, with source lines and the program's own names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -15,16 +15,19 @@ from numpy.typing import NDArray
 
 from memlab.device.budget import Budget, EmulationTimeoutError
 from memlab.device.checking.findings import TOOLS, CheckFinding, CheckReport, SourceLocation, Tool
-from memlab.device.compiler.compile import CompiledKernel
+from memlab.device.checking.member_arrays import ArrayMember, with_checked_members
+from memlab.device.compiler.compile import CompiledKernel, compile_launch
 from memlab.device.emulation.address_names import AddressNames, ProgramArray
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.checks.checker import Checker
+from memlab.device.emulator.checks.member_bounds import MemberObservation, find_subscripts
 from memlab.device.emulator.checks.memory_order import BLOCK_SCOPE
 from memlab.device.emulator.checks.observations import Observation, Site
 from memlab.device.emulator.codegen.check_layout import STRONG, WEAK
 from memlab.device.emulator.machine.memory import KernelFault, describe_wild_address
 from memlab.device.emulator.machine.threads import block_coordinates
 from memlab.device.emulator.ptx import parser
+from memlab.device.emulator.ptx.parser import PtxError
 from memlab.device.emulator.sampling.block_sample import (
     BlockCoordinates,
     WholeGrid,
@@ -33,6 +36,7 @@ from memlab.device.emulator.sampling.block_sample import (
 from memlab.device.emulator.sampling.data_dependence import data_decided_writes
 from memlab.device.measurement import Coverage, DeviceSummary, Progress, ignore_progress
 from memlab.device.properties import WARP_SIZE
+from memlab.errors import DeviceError, UsageError
 from memlab.kernels.launch import Buffer, Launch
 from memlab.text import plural
 
@@ -82,11 +86,14 @@ def check_launch(
         [output.name for output in outputs],
         tools,
     )
-    done, stop = _run_checked(execution, checker, report, budget or Budget())
+    budget = budget or Budget()
+    done, stop = _run_checked(execution, checker, report, budget)
     report("verifying", None)
     whole = done == launch.blocks
-    builder = _FindingBuilder(launch, execution, checker, names)
+    builder = _FindingBuilder(launch, execution, checker, names, execution.source)
     findings = [builder.finding(observation) for observation in checker.observations()]
+    if "memcheck" in tools:
+        findings += _member_findings(launch, compiled, builder, findings, budget, report)
     notes: list[str] = []
     if whole and "initcheck" in tools:
         for output in outputs:
@@ -110,6 +117,42 @@ def check_launch(
         verification=execution.verify(whole),
         notes=tuple(notes),
     )
+
+
+def _member_findings(
+    launch: Launch,
+    compiled: CompiledKernel,
+    builder: _FindingBuilder,
+    known: list[CheckFinding],
+    budget: Budget,
+    report: Progress,
+) -> list[CheckFinding]:
+    """Find subscripts that leave an array member of a structure, by a second execution.
+
+    It executes a copy of the source (`member_arrays`). Where that does not compile, or cannot be
+    executed, nothing is found. Neither is what is `known` to leave the whole array.
+    """
+    source, members = with_checked_members(launch.source, launch.source_name)
+    if not members:
+        return []
+    checked = replace(launch, source=source)
+    try:
+        copy = compile_launch(checked, compiled.architecture)
+        execution = Execution.of(checked, copy, builder.execution.seed, budget)
+        if not find_subscripts(execution.program):
+            return []
+        names = AddressNames(checked, execution)
+        extents = {space: names.array_ranges(space) for space in _STATE_SPACES}
+        checker = Checker(
+            execution.program, execution.grid, execution.memory, extents, (), (), ("memcheck",)
+        )
+        _run_checked(execution, checker, report, budget)
+    except (UsageError, PtxError, DeviceError, KernelFault, EmulationTimeoutError):
+        return []
+    lines = {(finding.at.line, finding.kind) for finding in known}
+    second = replace(builder, execution=execution, checker=checker)
+    found = [second.member(each, members[each.member]) for each in checker.member_observations()]
+    return [finding for finding in found if (finding.at.line, finding.kind) not in lines]
 
 
 def _run_checked(
@@ -188,6 +231,7 @@ class _FindingBuilder:
     execution: Execution
     checker: Checker
     names: AddressNames
+    source: Sequence[str]
 
     def finding(self, observation: Observation) -> CheckFinding:
         at = self._location(observation.at)
@@ -207,6 +251,21 @@ class _FindingBuilder:
             element=self._element(observation) if observation.space else "",
             at=at,
             other=other,
+            count=observation.count,
+        )
+
+    def member(self, observation: MemberObservation, member: ArrayMember) -> CheckFinding:
+        """The finding for accesses that leave an array member of a structure."""
+        access, size = self._access(observation.at)
+        of = f" of {member.structure}" if member.structure else ""
+        element = f"{member.name}[{observation.index}] of {_element_count((observation.elements,))}"
+        return CheckFinding(
+            tool="memcheck",
+            kind="out of bounds",
+            message=f"{access} of {size} bytes outside the array {member.name}, a member{of}",
+            space=observation.space,
+            element=element,
+            at=self._location(observation.at),
             count=observation.count,
         )
 
@@ -368,6 +427,5 @@ class _FindingBuilder:
     def _location(self, site: Site) -> SourceLocation:
         line, block, thread = self.checker.place(site)
         x, y, _ = self.launch.block
-        source = self.execution.source
-        text = source[line - 1].strip() if 0 < line <= len(source) else ""
+        text = self.source[line - 1].strip() if 0 < line <= len(self.source) else ""
         return SourceLocation(line, text, block, (thread % x, thread // x % y, thread // (x * y)))

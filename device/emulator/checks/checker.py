@@ -18,6 +18,7 @@ from memlab.device.emulator.checks.barriers import BarrierCheck
 from memlab.device.emulator.checks.bounds import ArrayExtents, BoundsCheck
 from memlab.device.emulator.checks.happens_before import HappensBefore
 from memlab.device.emulator.checks.initialisation import InitializationCheck
+from memlab.device.emulator.checks.member_bounds import MemberBounds, MemberObservation
 from memlab.device.emulator.checks.memory_order import MemoryOrder
 from memlab.device.emulator.checks.native_checks import AccessChecks, NativeChecks
 from memlab.device.emulator.checks.observations import (
@@ -107,7 +108,9 @@ class Checker(ExecutionPolicy):
             frozenset(numbers[name] for name in outputs),
             frozenset(numbers.values()) - read_only,
         )
-        self._native = NativeChecks(program, tools, checks)
+        self._members = MemberBounds(program)
+        self._watched |= self._members.subscripts.keys()
+        self._native = NativeChecks(program, tools, checks, self._members.accesses)
         self._undefined: UndefinedShuffleValues | None = None
         self._group = 0
         if self._program.has_warp_barriers:
@@ -150,6 +153,8 @@ class Checker(ExecutionPolicy):
             self._order,
             release_acquire,
         )
+        self._members.begin(threads.lanes)
+        self._operands = chunk.operands
         self._barriers.schedule = chunk.scheduler
         self._barriers.participants = chunk.warp_synchronization
         self._native.begin(chunk, self._numbers, self._order, self._scratch, self._barriers.places)
@@ -164,6 +169,8 @@ class Checker(ExecutionPolicy):
             action = partial(self._barriers.arrive, index)
         elif step.row.kind == "nothing":
             action = self._ordering(step)
+        elif index in self._members.subscripts:
+            action = self._note_subscript(index, step, action)
         elif step.row.kind == "trap":
             action = partial(self._note_trap, index, action)
         if "synccheck" in self._selected_tools and is_warp_collective(step):
@@ -241,12 +248,15 @@ class Checker(ExecutionPolicy):
 
     def permitted_lanes(self, access: WatchedAccess) -> Lanes:
         """The lanes whose access is inside its array, aligned and allowed; others are reported."""
-        instruction = access.instruction
+        instruction, mask = access.instruction, access.mask
+        if instruction.index in self._members.accesses:
+            space = access.segment.name
+            mask = mask & ~self._members.leaving(instruction.index, space, mask, self._numbers)
         return self._bounds.permitted_lanes(
             instruction.index,
             access.segment,
             access.address,
-            access.mask,
+            mask,
             self._numbers,
             instruction.size,
             instruction.kind == "load",
@@ -268,6 +278,10 @@ class Checker(ExecutionPolicy):
             for observation in self._observations.all()
             if observation.tool in self._selected_tools
         ]
+
+    def member_observations(self) -> list[MemberObservation]:
+        """The accesses that leave an array member of a structure, where subscripts name it."""
+        return self._members.observations()
 
     def never_written(self, name: str) -> NDArray[np.int64]:
         """Row-major positions of an output's elements that were never stored to."""
@@ -341,6 +355,15 @@ class Checker(ExecutionPolicy):
         nowhere = np.zeros(len(threads), np.int64)
         self._observations.add("memcheck", "trap", "", nowhere, index, threads)
         action(mask)
+
+    def _note_subscript(self, index: int, step: DecodedInstruction, action: Action) -> Action:
+        """Keep the index that a subscript of an array member passes on."""
+
+        def run(mask: Lanes) -> None:
+            self._members.subscript(index, step, self._operands, mask)
+            action(mask)
+
+        return run
 
     def _watch_collective(self, index: int, action: Action) -> Action:
         """Check which lanes execute an instruction of their warp together."""

@@ -94,11 +94,25 @@ class _Access:
 class NativeChecks:
     """The records by which the machine code checks the watched instructions of a launch."""
 
-    def __init__(self, program: Program, selected: Collection[str], tools: AccessChecks) -> None:
-        """Prepare a launch; `selected` are the names of all tools to check with."""
+    def __init__(
+        self,
+        program: Program,
+        selected: Collection[str],
+        tools: AccessChecks,
+        interpreted: Collection[int] = (),
+    ) -> None:
+        """Prepare a launch.
+
+        Args:
+            program: The kernel.
+            selected: The names of all tools to check with.
+            tools: The tools that check accesses.
+            interpreted: The instructions that are left to the tools.
+        """
         self._tools, self._program = tools, analyze(program)
         records, self._accesses = _check_records(program, frozenset(selected))
-        self._records, self._checked = records.copy(), np.ones(len(records), np.bool_)
+        self._records = records.copy()
+        self._checked = ~np.isin(records["index"], list(interpreted))
         self._state = np.zeros((), CHECK_STATE)
         self._records["state"] = self._state.ctypes.data
         self._space = {name: np.zeros((), CHECKED_SPACE) for name in SPACES[:-1]}
@@ -234,7 +248,7 @@ class NativeChecks:
             if tools.races is not None and row.space in ("global", "shared"):
                 is_constant = is_load and known is not None and known not in may_write
                 record["may_race"] = not is_constant
-                self._checked[number] = is_constant or not access.may_synchronize
+                self._checked[number] &= is_constant or not access.may_synchronize
 
     def _arrays_written(self) -> Collection[int]:
         """The arrays of global memory that the kernel may write to, by their order."""
