@@ -54,6 +54,7 @@ COMMANDS = {
     "kernels": ("kernels:kernels", "List the kernels and their parameters."),
     "runs": ("runs:runs_app", "List, show, label, export and delete stored runs."),
     "compare": ("compare:compare", "Compare two runs: code, counters, times, lines."),
+    "baseline": ("baseline:baseline_app", "Save what launches cost, and check it after changes."),
     "explain": ("explain:explain", "Explain a term, a counter or a kernel."),
     "doctor": ("doctor:doctor", "Show what works here, and what to do about the rest."),
     "help": ("help:show_help", "Read about the environment, exit codes and arguments."),

@@ -138,7 +138,9 @@ def print_json(document: object) -> None:
     typer.echo(json_text(document), nl=False)
 
 
-def deliver(text: str, output: Path | None, force: bool, quiet: bool) -> None:
+def deliver(
+    text: str, output: Path | None, force: bool, quiet: bool, overwrite_option: str = "--force"
+) -> None:
     """Write a document to a file, or to stdout where there is no file or it cannot be written.
 
     Args:
@@ -146,6 +148,7 @@ def deliver(text: str, output: Path | None, force: bool, quiet: bool) -> None:
         output: The file; None for stdout.
         force: Whether an existing file may be overwritten.
         quiet: Whether to print no message about the file.
+        overwrite_option: The option that allows it, for messages.
 
     Raises:
         UsageError: As `write_output`; the document is on stdout.
@@ -154,7 +157,7 @@ def deliver(text: str, output: Path | None, force: bool, quiet: bool) -> None:
         typer.echo(text, nl=False)
         return
     try:
-        write_output(output, text, force)
+        write_output(output, text, force, overwrite_option=overwrite_option)
     except UsageError:
         typer.echo(text, nl=False)  # the work behind it may have taken an hour
         raise
@@ -162,25 +165,34 @@ def deliver(text: str, output: Path | None, force: bool, quiet: bool) -> None:
         print_message(f"wrote {output}")
 
 
-def check_output(path: Path, force: bool, option: str = "--output") -> None:
+def check_output(
+    path: Path, force: bool, option: str = "--output", overwrite_option: str = "--force"
+) -> None:
     """Refuse a file that `write_output` could not write, before the work that fills it.
 
     Args:
         path: The file to be written.
         force: Whether an existing file may be overwritten.
         option: The option that names the file, for messages.
+        overwrite_option: The option that allows to overwrite it, for messages.
 
     Raises:
         UsageError: The folder is missing or read-only, a folder or a file is in the way, or the
             file is `-`.
     """
     try:
-        _check_writable(path, force, option)
+        _check_writable(path, force, option, overwrite_option)
     except OSError as error:
         raise _write_error(path, error, option) from error
 
 
-def write_output(path: Path, data: bytes | str, force: bool, option: str = "--output") -> None:
+def write_output(
+    path: Path,
+    data: bytes | str,
+    force: bool,
+    option: str = "--output",
+    overwrite_option: str = "--force",
+) -> None:
     """Write a file whole; if anything fails, it stays as it was.
 
     The data goes to a new file in the same folder, which then takes the name in one step; without
@@ -192,6 +204,7 @@ def write_output(path: Path, data: bytes | str, force: bool, option: str = "--ou
         data: Its content; text is written as UTF-8.
         force: Whether an existing file may be overwritten.
         option: The option that names the file, for messages.
+        overwrite_option: The option that allows to overwrite it, for messages.
 
     Raises:
         UsageError: As `check_output`, or the disk is full.
@@ -199,7 +212,7 @@ def write_output(path: Path, data: bytes | str, force: bool, option: str = "--ou
     # File names may hold bytes that are not UTF-8.
     content = data.encode(errors="backslashreplace") if isinstance(data, str) else data
     try:
-        _check_writable(path, force, option)
+        _check_writable(path, force, option, overwrite_option)
         if _is_special(path):
             path.write_bytes(content)
         elif force:
@@ -208,12 +221,12 @@ def write_output(path: Path, data: bytes | str, force: bool, option: str = "--ou
             _write_atomically(path, content, _claim_free_name)
         kept.note_file(path)
     except FileExistsError as error:
-        raise _file_exists_error(path, option) from error
+        raise _file_exists_error(path, option, overwrite_option) from error
     except OSError as error:
         raise _write_error(path, error, option) from error
 
 
-def _check_writable(path: Path, force: bool, option: str) -> None:
+def _check_writable(path: Path, force: bool, option: str, overwrite_option: str) -> None:
     _refuse_dash(path, option)
     folder = path.parent
     if path.is_dir():
@@ -226,7 +239,7 @@ def _check_writable(path: Path, force: bool, option: str) -> None:
     if _is_special(path):
         return
     if os.path.lexists(path) and not force:  # true for a dangling link too
-        raise _file_exists_error(path, option)
+        raise _file_exists_error(path, option, overwrite_option)
     if not os.access(path.resolve().parent, os.W_OK | os.X_OK):
         raise UsageError(
             f"the folder {folder} is read-only: choose another file with {option}, "
@@ -286,9 +299,10 @@ def _claim_free_name(part: Path, path: Path) -> None:
             raise
 
 
-def _file_exists_error(path: Path, option: str) -> UsageError:
+def _file_exists_error(path: Path, option: str, overwrite_option: str) -> UsageError:
     return UsageError(
-        f"{path} exists: add --force to overwrite it, or choose another file with {option}"
+        f"{path} exists: add {overwrite_option} to overwrite it, or choose another file with "
+        f"{option}"
     )
 
 

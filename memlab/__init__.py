@@ -28,6 +28,7 @@ from memlab.presentation import set_presenter
 
 if TYPE_CHECKING:
     from memlab.arguments import inout, out
+    from memlab.baselines import check_baseline, save_baseline
     from memlab.comparing import compare
     from memlab.drawing import roofline
     from memlab.errors import DeviceError, Incomplete, MemlabError, MemlabWarning, UsageError
@@ -54,6 +55,7 @@ __all__ = [
     "annotate",
     "calibrate",
     "check",
+    "check_baseline",
     "compare",
     "devicequery",
     "doctor",
@@ -71,12 +73,14 @@ __all__ = [
     "run",
     "runs",
     "sass",
+    "save_baseline",
     "sweep",
     "trace",
 ]
 
 _MODULES = {
     "arguments": ("inout", "out"),
+    "baselines": ("check_baseline", "save_baseline"),
     "comparing": ("compare",),
     "drawing": ("roofline",),
     "errors": ("DeviceError", "Incomplete", "MemlabError", "MemlabWarning", "UsageError"),

@@ -17,6 +17,7 @@ from memlab.device.tracing.records import Trace
 from memlab.drawing import list_of_runs
 from memlab.errors import UsageError
 from memlab.results import (
+    BaselineCheck,
     DoctorReport,
     Explanation,
     KernelList,
@@ -166,6 +167,11 @@ _report_of.register(Trace, trace_report)
 _report_of.register(MachineListing, sass_report)
 _report_of.register(Peaks, peaks_report)
 _report_of.register(Sweep, sweep_report)
+
+
+@_report_of.register
+def _(check: BaselineCheck) -> RenderableType:
+    return comparison_report(check.comparison)
 
 
 @_report_of.register

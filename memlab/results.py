@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from memlab.device.properties import DeviceProperties
     from memlab.kernels.kernel import Kernel
     from memlab.kernels.user.kernel import UserKernel
+    from memlab.roofline.comparison.records import Comparison
     from memlab.roofline.documents.occupancy import OccupancySubject
     from memlab.roofline.glossary import GlossaryEntry
     from memlab.roofline.run import Ceiling, Run
@@ -170,3 +171,22 @@ class DoctorReport(Presentable):
     gpu_works: bool
     emulator_works: bool
     machine: MachineState
+
+
+@dataclass(frozen=True, repr=False)
+class BaselineCheck(Presentable):
+    """The launches of a baseline, run again.
+
+    Attributes:
+        comparison: A pair for each launch that ran, A as recorded and B as it is now; the launches
+            that could not run; and the judged conditions.
+        new_kernels: Kernels in the current folder's `memlab.toml` that the baseline lacks.
+    """
+
+    comparison: Comparison
+    new_kernels: tuple[str, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether a condition holds or could not be judged, or an output is wrong."""
+        return self.comparison.failed or self.comparison.wrong

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from memlab.errors import MemlabWarning, UsageError
 from memlab.launching import current_time, prepare
+from memlab.recipes import launch_recipe
 from memlab.roofline.advice.advise import advise
 from memlab.roofline.ceilings import ceilings
 from memlab.roofline.placement import place_measurement
@@ -139,7 +140,9 @@ def run_prepared(
     if cublas:
         measurement = _with_cublas_time(measurement, prepared)
     placed = placed_run(measurement, prepared.properties)
-    return replace(placed, identity=_repository_identity(prepared.kernel))
+    return replace(
+        placed, identity=_repository_identity(prepared.kernel), recipe=launch_recipe(prepared)
+    )
 
 
 def _repository_identity(kernel: str | UserKernel) -> RunIdentity:

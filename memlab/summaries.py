@@ -16,6 +16,7 @@ from memlab.device.properties import (
 )
 from memlab.device.tracing.records import Trace
 from memlab.results import (
+    BaselineCheck,
     DoctorReport,
     Explanation,
     KernelList,
@@ -83,6 +84,12 @@ def _(comparison: Comparison) -> str:
     calls = [pair.call for pair in comparison.pairs]
     counts = ", ".join(f"{calls.count(call)} {call}" for call in dict.fromkeys(calls))
     return f"{count} pairs: {counts}"
+
+
+@_description.register
+def _(check: BaselineCheck) -> str:
+    count = len(check.comparison.pairs)
+    return f"{count} {plural(count, 'launch')}: {'failed' if check.failed else 'passed'}"
 
 
 @_description.register

@@ -83,6 +83,22 @@ class RunIdentity:
     sweep: str = ""
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """What launches a run again: the arguments of `memlab.run`, but for the device.
+
+    Attributes:
+        kernel: The name of a catalog kernel, `FILE.cu:ENTRY`, or a name in `memlab.toml`.
+        options: The parameters of a catalog kernel, or the launch options of a user kernel; empty
+            for a kernel that is launched as `memlab.toml` says.
+        seed: Seed of the random inputs.
+    """
+
+    kernel: str
+    options: dict[str, int | float | str | tuple[str, ...]] = field(default_factory=dict)
+    seed: int = 0
+
+
 @dataclass(frozen=True, repr=False)
 class Run(Presentable):
     """A measured launch with its placement and advice.
@@ -95,6 +111,8 @@ class Run(Presentable):
         placement: The measurement's place under the roofline.
         advice: One or two sentences of advice that follow from the figures.
         identity: The run's label and note, and the state of the kernel's repository.
+        recipe: What launches it again; None where arguments were arrays of a Python program, and
+            in runs of older versions.
     """
 
     id: int | None
@@ -104,3 +122,4 @@ class Run(Presentable):
     placement: Placement
     advice: tuple[str, ...]
     identity: RunIdentity = field(default_factory=RunIdentity)
+    recipe: Recipe | None = None

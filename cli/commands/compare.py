@@ -44,15 +44,7 @@ def compare(
     as_json: options.JsonOption = False,
     as_csv: options.CsvOption = False,
     markdown: gate.MarkdownOption = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write to FILE instead of stdout: .html, .json, .csv or .md.",
-        ),
-    ] = None,
+    output: gate.ComparisonOutputOption = None,
     plot: Annotated[
         Path | None,
         typer.Option(
@@ -77,17 +69,17 @@ def compare(
     'registers_per_thread>+8'. Without a sign it is B's value, such as 'local_load_sectors>0' or, of
     a share, 'fraction_of_roof<80%'; a percentage of any other figure is a change.
     """
-    chosen = _format(as_json, as_csv, markdown, output)
+    chosen = chosen_comparison_format(as_json, as_csv, markdown, output)
     share = gate.parse_threshold(threshold)
     if output is not None:
-        check_output(output, overwrite)
+        check_output(output, overwrite, overwrite_option=gate.OVERWRITE)
     if plot is not None:
         check_picture(plot, overwrite, "--plot")
     gate.check_gate_files(junit, sarif, overwrite)
     compared = memlab.compare(
         a, b, threshold=share, force=force, fail_if=fail_if or (), store=store
     )
-    _show(compared, chosen, output, everything, overwrite, quiet, store)
+    show_comparison(compared, chosen, output, everything, overwrite, quiet, store)
     if plot is not None:
         _draw(compared, plot, overwrite, quiet)
     gate.write_gate_files(compared, junit, sarif, overwrite, quiet)
@@ -108,7 +100,9 @@ def _draw(compared: "Comparison", path: Path, overwrite: bool, quiet: bool) -> N
     write_picture(path, figure, data, force=overwrite, quiet=quiet, option="--plot")
 
 
-def _format(as_json: bool, as_csv: bool, markdown: bool, output: Path | None) -> str:
+def chosen_comparison_format(
+    as_json: bool, as_csv: bool, markdown: bool, output: Path | None
+) -> str:
     """Choose the format: that of the option, else of the file's extension, else the report."""
     asked = [
         name
@@ -128,15 +122,16 @@ def _format(as_json: bool, as_csv: bool, markdown: bool, output: Path | None) ->
     return named
 
 
-def _show(
+def show_comparison(
     compared: "Comparison",
     chosen: str,
     output: Path | None,
     everything: bool,
     overwrite: bool,
     quiet: bool,
-    store: Path | None,
+    store: Path | None = None,
 ) -> None:
+    """Print or write a comparison in the chosen format."""
     if chosen == "report":
         from memlab.roofline.reports.comparison import comparison_report
         from memlab.roofline.reports.parts import console
@@ -155,4 +150,4 @@ def _show(
         text = memlab.report_page(compared, store=store).html
     else:
         text = comparison_markdown(compared)
-    deliver(text, output, overwrite, quiet)
+    deliver(text, output, overwrite, quiet, gate.OVERWRITE)

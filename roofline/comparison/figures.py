@@ -13,6 +13,7 @@ from memlab.device.measurement import Counters
 from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.comparison.medians import NORMAL_QUANTILE
 from memlab.roofline.comparison.records import FigureChange
+from memlab.roofline.comparison.times import SAME_SHARE
 from memlab.roofline.documents.runs import ROW_COLUMNS, run_row
 from memlab.roofline.placement import bytes_moved
 from memlab.roofline.run import TRAFFIC_LEVELS
@@ -154,13 +155,20 @@ def figure_names() -> tuple[str, ...]:
     return (*ROW_COLUMNS, *DERIVED, *ALIASES)
 
 
+def is_same(a: Value, b: Value) -> bool:
+    """Tell whether two values are the same, but for the last digits of floating-point numbers."""
+    if isinstance(a, float) and isinstance(b, float):
+        return math.isclose(a, b, rel_tol=SAME_SHARE)
+    return a == b
+
+
 def relative_change(a: Value, b: Value) -> float | None:
     """Give (b - a) / a; 0 where both are zero, None where it is not defined."""
     if not _is_number(a) or not _is_number(b):
         return None
     assert isinstance(a, int | float)
     assert isinstance(b, int | float)
-    if a == b:
+    if is_same(a, b):
         return 0.0
     return (b - a) / a if a else None
 
@@ -205,7 +213,7 @@ def compare_figures(a: Run, b: Run, time: TimeChange, same_work: bool) -> list[F
             old, new = first.get(name), second.get(name)
             change = relative_change(old, new)
             if name in TIME_FIGURES:
-                judgement = _time_judgement(name, time, old == new)
+                judgement = _time_judgement(name, time, is_same(old, new))
             else:
                 uncertain = section in ("counters", "bytes", "intensity")
                 judgement = _judgement(name, old, new, error if uncertain else 0.0, same_work)
@@ -230,7 +238,7 @@ def _label(name: str) -> str:
 
 
 def _judgement(name: str, a: Value, b: Value, error: float, same_work: bool) -> Judgement:
-    if a == b:
+    if is_same(a, b):
         return "same"
     if not (_is_number(a) and _is_number(b)):
         return "changed"

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from memlab.device.measurement import Time
     from memlab.roofline.comparison.records import TimeCall
 
+SAME_SHARE = 1e-8
+"""The last digits of modelled times may differ between machines."""
+
 DEFAULT_THRESHOLD = 0.01
 """Times that differ by less count as equal: two measurements of one kernel agree to about 1%."""
 
@@ -38,6 +41,8 @@ def compare_times(first: Time, second: Time, threshold: float) -> TimeChange:
         relative change lies beyond the threshold; modelled times where the change itself does.
     """
     relative = second.median_s / first.median_s - 1
+    if abs(relative) < SAME_SHARE:
+        relative = 0.0
     provenances = {first.provenance, second.provenance}
     provenance: Literal["measured", "modelled", "mixed"] = (
         "mixed" if len(provenances) > 1 else "measured" if "measured" in provenances else "modelled"

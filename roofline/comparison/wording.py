@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memlab.roofline.units import column_number, elide_middle, parameters_text, si_text
+from memlab.roofline.units import (
+    column_number,
+    elide_middle,
+    parameters_text,
+    si_text,
+    without_lists,
+)
 
 if TYPE_CHECKING:
     from memlab.roofline.comparison.records import Value
@@ -48,14 +54,18 @@ def change_text(relative: float | None) -> str:
 def run_title(run: Run) -> str:
     """Name a run by its kernel, parameters and device: `tiled width 512, tile 16 on h200`."""
     measurement = run.measurement
-    launch = " ".join(filter(None, (measurement.kernel, parameters_text(measurement.parameters))))
+    launch = " ".join(
+        filter(None, (measurement.kernel, parameters_text(without_lists(measurement.parameters))))
+    )
     return f"{elide_middle(launch, MAX_TITLE_CHARACTERS)} on {measurement.device.key}"
 
 
 def run_origin(run: Run) -> str:
     """Say where a run comes from: its number, label and commit: `run 3 "before" at 1a2b3c4d`."""
-    parts = ["not stored" if run.id is None else f"run {run.id}"]
     identity = run.identity
+    parts = [] if run.id is None else [f"run {run.id}"]
+    if not parts and not identity.label:
+        parts = ["not stored"]
     if identity.label:
         parts.append(f'"{elide_middle(identity.label, 40)}"')
     if identity.git_commit:

@@ -66,6 +66,8 @@ FIELD_BOUNDS = {
     "Measurement.parameters": FREE_TEXT_BOUNDS,
     "Measurement.tile": FieldBounds(most=INT32_MAX),  # a frame holds it in 64 bits, a grid in 32
     "Rate.value": FieldBounds(least=1),  # a divisor, drawn on a logarithmic axis
+    "Recipe.kernel": FREE_TEXT_BOUNDS,
+    "Recipe.options": FREE_TEXT_BOUNDS,
     "Run.advice": FREE_TEXT_BOUNDS,
     "Run.id": FieldBounds(most=INT64_MAX),  # as in SQLite
     "RunIdentity.label": FREE_TEXT_BOUNDS,

@@ -19,9 +19,9 @@ from memlab.text import printable
 from memlab.version import memlab_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from memlab.roofline.comparison.records import Comparison, ConditionResult
+    from memlab.roofline.comparison.records import Comparison, ConditionResult, PairComparison
     from memlab.roofline.run import Run
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -110,20 +110,36 @@ def _results(comparison: Comparison) -> Iterator[dict[str, Any]]:
         if verification.status == "failed":
             text = f"{run_title(pair.b)}: the output is wrong. {verification.worst}"
             yield _result(pair.b, WRONG_OUTPUT, text, _first_line(pair.b))
-    for result in comparison.conditions:
-        if not result.failed or result.pair is None:
-            continue
-        pair = comparison.pairs[result.pair]
-        text = f"{result.subject}: {result.condition}: {result.text}"
+    for place, pair in enumerate(comparison.pairs):
+        failed = [each for each in comparison.conditions if each.failed and each.pair == place]
+        yield from _condition_results(pair, failed)
+
+
+def _condition_results(
+    pair: PairComparison, failed: Sequence[ConditionResult]
+) -> Iterator[dict[str, Any]]:
+    """Give a result for each line that grew, however many conditions it breaks, and the rest."""
+    at_lines: dict[tuple[int, str], list[ConditionResult]] = {}
+    elsewhere = []
+    for result in failed:
+        counter = line_counter(result.name) or ""
         lines = grown_lines(pair.lines, result.name)[:MAX_LINES_PER_CONDITION]
         for line in lines:
-            counter = line_counter(result.name) or ""
-            a, b = line.counters[counter]
-            grown = f"{counter.replace('_', ' ')} of this line: {a:,} -> {b:,}. "
-            assert line.b is not None
-            yield _result(pair.b, result.name, grown + text, line.b.line)
+            at_lines.setdefault((line.b.line if line.b else 0, counter), []).append(result)
         if not lines:
-            yield _result(pair.b, result.name, text, _first_line(pair.b), result)
+            elsewhere.append(result)
+    changes = {line.b.line: line for line in pair.lines if line.b is not None}
+    for (number, counter), results in at_lines.items():
+        a, b = changes[number].counters[counter]
+        grown = f"{counter.replace('_', ' ')} of this line: {a:,} -> {b:,}. "
+        texts = "; ".join(f"{each.condition}: {each.text}" for each in results)
+        yield _result(pair.b, results[0].name, f"{grown}{results[0].subject}: {texts}", number)
+    for result in elsewhere:
+        yield _result(pair.b, result.name, _text(result), _first_line(pair.b), result)
+
+
+def _text(result: ConditionResult) -> str:
+    return f"{result.subject}: {result.condition}: {result.text}"
 
 
 def _first_line(run: Run) -> int:

@@ -31,6 +31,7 @@ DOCUMENT_KEYS = (
     "created_at",
     "memlab_version",
     "identity",
+    "recipe",
     "kernel",
     "parameters",
     "tile",

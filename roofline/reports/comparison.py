@@ -222,7 +222,7 @@ def _line_title(pair: PairComparison, line: LineChange) -> Text:
     assert counters is not None
     name = run.measurement.code.source_name or run.measurement.kernel
     moved = ""
-    if line.a and line.b and line.a.line != line.b.line:
+    if line.a and line.b and line.a.line not in (0, line.b.line):  # a baseline has none
         moved = f", in A {line.a.line}"
     place = f"{elide_middle(name, 40)}:{counters.line}{moved}"
     match = "" if line.match == "same" else f" ({line.match})"

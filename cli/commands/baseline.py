@@ -1,0 +1,157 @@
+"""`memlab baseline save|check FILE`: what launches cost, guarded in a user's repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import memlab
+from memlab.cli import gate, options
+from memlab.cli.commands.compare import chosen_comparison_format, show_comparison
+from memlab.cli.kernel_commands import EXIT_FINDING
+from memlab.cli.output import check_output, deliver, print_message
+from memlab.errors import UsageError
+from memlab.text import plural
+
+if TYPE_CHECKING:
+    from memlab.results import BaselineCheck
+
+baseline_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+
+
+@baseline_app.callback()
+def baseline(context: typer.Context) -> None:
+    """Save what launches cost in a file, and check it after changes."""
+    if context.invoked_subcommand is None:
+        raise UsageError(
+            "save or check? for example 'memlab baseline save baseline.json', then "
+            "'memlab baseline check baseline.json'"
+        )
+
+
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The baseline, such as baseline.json.")
+]
+
+
+@baseline_app.command()
+def save(
+    file: FileArgument,
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN...", help="Runs by number or label, or JSON files of runs."),
+    ] = None,
+    *,
+    device: options.DeviceOption = None,
+    overwrite: gate.OverwriteOption = False,
+    timeout: options.TimeoutOption = None,
+    memory_limit: options.MemoryLimitOption = None,
+    quiet: options.QuietOption = False,
+    store: options.StoreOption = None,
+) -> None:
+    """Save what launches cost: counters, resources and times, in a file for the repository.
+
+    Without a RUN, the launches of an existing FILE run again; without a FILE, the kernels of
+    ./memlab.toml run or, without these, the newest stored run is saved.
+    """
+    check_output(file, overwrite, "FILE", gate.OVERWRITE)
+
+    from memlab.baselines import baseline_runs
+    from memlab.cli.progress import progress_bar
+    from memlab.roofline.documents.baseline import baseline_text
+
+    with progress_bar(quiet) as progress:
+        saved = baseline_runs(
+            file,
+            runs or (),
+            device=device,
+            store=store,
+            timeout_s=timeout,
+            memory_bytes=memory_limit,
+            progress=progress,
+        )
+    deliver(baseline_text(saved), file, overwrite, True, gate.OVERWRITE)
+    if not quiet:
+        names = ", ".join(dict.fromkeys(run.measurement.kernel for run in saved))
+        count = len(saved)
+        print_message(f"wrote {count} {plural(count, 'run')} to {file}: {names}")
+
+
+@baseline_app.command()
+def check(
+    file: FileArgument,
+    *,
+    fail_if: gate.FailIfOption = None,
+    threshold: gate.ThresholdOption = gate.DEFAULT_THRESHOLD_TEXT,
+    force: Annotated[
+        bool, typer.Option("--force", help="Compare times in spite of other GPUs or clocks.")
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show every launch in full, and what did not change.")
+    ] = False,
+    device: options.DeviceOption = None,
+    as_json: options.JsonOption = False,
+    as_csv: options.CsvOption = False,
+    markdown: gate.MarkdownOption = False,
+    output: gate.ComparisonOutputOption = None,
+    junit: gate.JunitOption = None,
+    sarif: gate.SarifOption = None,
+    overwrite: gate.OverwriteOption = False,
+    timeout: options.TimeoutOption = None,
+    memory_limit: options.MemoryLimitOption = None,
+    quiet: options.QuietOption = False,
+) -> None:
+    """Run the launches of a baseline again, and exit with 1 where one costs more.
+
+    Without --fail-if, it fails where a counter that costs grew (traffic, instructions, bank
+    conflicts, spills), or a time is slower by more than --threshold. Run it in the folder in which
+    the baseline was saved: paths are relative to it.
+    """
+    chosen = chosen_comparison_format(as_json, as_csv, markdown, output)
+    share = gate.parse_threshold(threshold)
+    if output is not None:
+        check_output(output, overwrite, overwrite_option=gate.OVERWRITE)
+    gate.check_gate_files(junit, sarif, overwrite)
+
+    from memlab.cli.progress import progress_bar
+
+    with progress_bar(quiet) as progress:
+        checked = memlab.check_baseline(
+            file,
+            fail_if=fail_if or (),
+            threshold=share,
+            force=force,
+            device=device,
+            timeout_s=timeout,
+            memory_bytes=memory_limit,
+            progress=progress,
+        )
+    compared = checked.comparison
+    show_comparison(compared, chosen, output, everything, overwrite, quiet)
+    gate.write_gate_files(compared, junit, sarif, overwrite, quiet)
+    code = gate.print_failures(compared.conditions)
+    for pair in compared.pairs:
+        if pair.b.measurement.verification.status == "failed":
+            print_message(f"verification failed: {pair.verdict}")
+            code = EXIT_FINDING
+    if not quiet:
+        _print_notes(checked, file)
+    if code:
+        raise typer.Exit(code)
+
+
+def _print_notes(checked: BaselineCheck, file: Path) -> None:
+    for name in checked.new_kernels:
+        print_message(f"{name} in memlab.toml is not in {file}: 'memlab baseline save' adds it")
+    improved = [
+        pair.b.measurement.kernel
+        for pair in checked.comparison.pairs
+        if any(change.judgement == "better" for change in pair.figures)
+    ]
+    if improved and not checked.failed:
+        print_message(
+            f"better than {file}: {', '.join(improved)}; keep it with "
+            f"'memlab baseline save {file} --overwrite'"
+        )
