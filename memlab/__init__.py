@@ -28,8 +28,8 @@ from memlab.presentation import set_presenter
 
 if TYPE_CHECKING:
     from memlab.arguments import inout, out
-    from memlab.baselines import check_baseline, save_baseline
-    from memlab.comparing import compare
+    from memlab.comparisons.baselines import check_baseline, save_baseline
+    from memlab.comparisons.comparing import compare
     from memlab.drawing import roofline
     from memlab.errors import DeviceError, Incomplete, MemlabError, MemlabWarning, UsageError
     from memlab.inspection import analyze, check, occupancy, sass, trace
@@ -80,8 +80,8 @@ __all__ = [
 
 _MODULES = {
     "arguments": ("inout", "out"),
-    "baselines": ("check_baseline", "save_baseline"),
-    "comparing": ("compare",),
+    "comparisons.baselines": ("check_baseline", "save_baseline"),
+    "comparisons.comparing": ("compare",),
     "drawing": ("roofline",),
     "errors": ("DeviceError", "Incomplete", "MemlabError", "MemlabWarning", "UsageError"),
     "inspection": ("analyze", "check", "occupancy", "sass", "trace"),

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memlab.comparing import compare, known_ceilings
+from memlab.comparisons.comparing import compare, known_ceilings
 from memlab.device.machine_code.listing import MachineListing
 from memlab.errors import Incomplete, UsageError
 from memlab.kernels.catalog import CATALOG

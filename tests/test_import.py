@@ -45,14 +45,19 @@ def test_no_gpu_package_is_imported_before_it_is_needed(package: str) -> None:
 
 
 def test_the_public_names_are_there_and_nothing_else() -> None:
-    commands = set(COMMANDS) - {"init", "help"}
+    commands = set(COMMANDS) - {"init", "help", "baseline"}
     errors = {"MemlabError", "UsageError", "DeviceError", "Incomplete", "MemlabWarning"}
 
     assert set(dir(memlab)) == commands | errors | {
         "report",
+        "report_page",
         "frame",
         "inout",
         "out",
+        "find_runs",
+        "annotate",
+        "save_baseline",
+        "check_baseline",
         "__version__",
     }
     assert memlab.__version__ == metadata.version("memlab")

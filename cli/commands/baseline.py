@@ -58,8 +58,8 @@ def save(
     """
     check_output(file, overwrite, "FILE", gate.OVERWRITE)
 
-    from memlab.baselines import baseline_runs
     from memlab.cli.progress import progress_bar
+    from memlab.comparisons.baselines import baseline_runs
     from memlab.roofline.documents.baseline import baseline_text
 
     with progress_bar(quiet) as progress:

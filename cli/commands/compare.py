@@ -93,7 +93,7 @@ def compare(
 
 
 def _draw(compared: "Comparison", path: Path, overwrite: bool, quiet: bool) -> None:
-    from memlab.comparing import comparison_figure
+    from memlab.comparisons.comparing import comparison_figure
     from memlab.roofline.documents.comparison import comparison_csv
 
     figure, data = comparison_figure(compared), comparison_csv(compared)

@@ -92,7 +92,7 @@ def baseline_runs(
 
 def save_baseline(
     path: Path | str, *runs: RunName, overwrite: bool = False, **options: Any
-) -> None:
+) -> list[Run]:
     """Save what launches cost, to be checked after changes with `check_baseline`.
 
     Examples:
@@ -106,6 +106,9 @@ def save_baseline(
         **options: `device`, `store`, `timeout_s`, `memory_bytes` and `progress`, as for
             `memlab.run`.
 
+    Returns:
+        The runs that were saved.
+
     Raises:
         UsageError: There are no such runs, one cannot be launched again, or the file exists or
             cannot be written.
@@ -117,11 +120,12 @@ def save_baseline(
     file = Path(path)
     if file.exists() and not overwrite:
         raise UsageError(f"{file} exists: add overwrite=True to replace it")
-    text = baseline_text(baseline_runs(file, runs, **options))
+    saved = baseline_runs(file, runs, **options)
     try:
-        file.write_text(text, encoding="utf-8")
+        file.write_text(baseline_text(saved), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {file} ({error.strerror}): choose another file") from None
+    return saved
 
 
 def check_baseline(
