@@ -64,7 +64,7 @@ class Roofline(Presentable):
         fresh: The run that the command line made for this picture; None where it made none.
         title: The picture's title; the device's name where it is empty.
         all_runs: Whether the picture has all runs, since they were named one by one; else, of runs
-            with equal kernel, parameters, label and provenance, it has the newest.
+            with equal kernel, parameters, label or sweep, and provenance, it has the newest.
     """
 
     properties: DeviceProperties

@@ -82,6 +82,11 @@ class RunIdentity:
     git_clean: bool | None = None
     sweep: str = ""
 
+    @property
+    def name(self) -> str:
+        """The name by which people know the run: its label, else its sweep's; empty for none."""
+        return self.label or self.sweep
+
 
 @dataclass(frozen=True)
 class Recipe:

@@ -57,7 +57,7 @@ def draw_roofline(
         measured: The rates that micro-benchmarks reached, drawn next to the ceilings.
         title: The title; the device's name by default.
         all_runs: Whether all runs are drawn. Else the newest is, of those with equal kernel,
-            parameters, label and provenance.
+            parameters, name and provenance.
 
     Returns:
         A figure of 14 inches by about 8.5, higher with more than five runs.

@@ -79,7 +79,7 @@ class RunStyle:
         line_style: Matplotlib's style of its lines; tells it from other runs of this colour.
         name: Its kernel, and its tile width where it has one.
         suffix: Its difference from other runs of the kernel, behind a dot; empty without one.
-        identity: Its label or number, where that is such a difference; empty otherwise.
+        identity: Its label, sweep or number, where that is such a difference; empty otherwise.
     """
 
     run: Run
@@ -206,18 +206,18 @@ def drawn_apart(run: Run) -> object:
         measurement.kernel,
         tuple(measurement.parameters.items()),
         measurement.time.provenance,
-        run.identity.label,
+        run.identity.name,
     )
 
 
 def _identity(run: Run, runs: Sequence[Run]) -> str:
-    """A run's label, where others of its kernel have another, and its number beside its like."""
+    """A run's name, where others of its kernel have another, and its number beside its like."""
     same_kernel = [each for each in runs if each.measurement.kernel == run.measurement.kernel]
-    labels = {each.identity.label for each in same_kernel}
-    label = run.identity.label if len(labels) > 1 else ""
+    names = {each.identity.name for each in same_kernel}
+    name = run.identity.name if len(names) > 1 else ""
     like = [each for each in same_kernel if drawn_apart(each) == drawn_apart(run)]
     number = f"run {run.id}" if len(like) > 1 and run.id is not None else ""
-    return " ".join(filter(None, (label, number)))
+    return " ".join(filter(None, (name, number)))
 
 
 def _size_text(run: Run) -> str:

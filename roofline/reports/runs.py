@@ -60,12 +60,8 @@ def runs_table(runs: Sequence[Run], width: int) -> Table:
 
 
 def _column_names(runs: Sequence[Run]) -> list[str]:
-    labels = ["label"] if any(map(_label, runs)) else []
+    labels = ["label"] if any(run.identity.name for run in runs) else []
     return ["id", *labels, "date", "kernel", "device", "time", "GFLOP/s", "bound", "roof", "ok"]
-
-
-def _label(run: Run) -> str:
-    return run.identity.label or run.identity.sweep
 
 
 def _widths(columns: Mapping[str, Sequence[Cell]], available: int) -> dict[str, int]:
@@ -121,7 +117,7 @@ def _cells(run: Run) -> dict[str, Cell]:
     parameters = parameters_text(without_lists(measurement.parameters))
     return {
         "id": ("" if run.id is None else str(run.id),),
-        "label": tuple(_shortened(_label(run)).split()),
+        "label": tuple(_shortened(run.identity.name).split()),
         "date": (run.created_at[:10],),
         # No line ends between a parameter and its value.
         "kernel": (_shortened(measurement.kernel), *_clauses(_shortened(parameters))),
