@@ -65,13 +65,23 @@ def repeat_launch(
         with translated_errors(launch.kernel):
             ready.run_once()
             session.synchronize(launch.kernel)
-            link.report("measuring energy")
-            return energy_per_launch(
-                ready.run_once,
-                lambda: session.synchronize(launch.kernel),
-                read_joules,
-                time.monotonic,
-            )
+
+            def measure(what: Callable[[], None]) -> float:
+                link.report("measuring energy")
+                return energy_per_launch(
+                    what, lambda: session.synchronize(launch.kernel), read_joules, time.monotonic
+                )
+
+            restore = ready.restore
+            if restore is None:
+                return measure(ready.run_once)
+
+            def restore_and_launch() -> None:
+                restore()
+                ready.run_once()
+
+            # Data that a launch overwrites may decide what the next one does.
+            return max(0.0, measure(restore_and_launch) - measure(restore))
 
 
 def energy_per_launch(

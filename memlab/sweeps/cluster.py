@@ -24,6 +24,7 @@ from memlab.device.devices import (
     DEFAULT_DATASHEET,
     DEVICE_VARIABLE,
     GPU_PREFIX,
+    gpu_index,
     open_device,
     usable_gpu_names,
 )
@@ -466,6 +467,11 @@ def _all_emulated(devices: Sequence[str]) -> bool:
 
 
 def _gpu_uuid(name: str) -> str:
+    """A GPU as `CUDA_VISIBLE_DEVICES` takes it: its UUID, or the part (MIG) that is visible."""
+    index = gpu_index(name)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    if index < len(visible) and visible[index].strip().startswith("MIG"):
+        return visible[index].strip()
     device = open_device(name)
     found = device_summary(device.properties, device.kind, device.key).uuid
-    return found or name.removeprefix(GPU_PREFIX)
+    return found or str(index)

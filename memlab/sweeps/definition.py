@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -170,8 +171,11 @@ def make_definition(
             "a sweep takes kernels of the catalog or your own, whose options differ: sweep each "
             "of the two, and compare the sweeps"
         )
+    labels = [_kernel_label(kernel) for kernel in found]
+    if len(set(labels)) < len(labels):  # files of one name in several folders
+        labels = [kernel if isinstance(kernel, str) else kernel.target for kernel in found]
     axes = [
-        Axis("kernel", "kernel", tuple(_kernel_label(kernel) for kernel in found)),
+        Axis("kernel", "kernel", tuple(labels)),
         Axis("device", "device", _device_values(devices)),
     ]
     if own:
@@ -198,8 +202,19 @@ def read_definition(document: Mapping[str, Any]) -> SweepDefinition:
     """Read what `SweepDefinition.document` wrote.
 
     Raises:
-        UsageError: It is not readable.
+        UsageError: It is not readable, or names files of another folder than the current one.
     """
+    definition = _read_definition(document)
+    own = any(isinstance(kernel, UserKernel) for kernel in definition.kernels)
+    if own and Path.cwd() != Path(definition.folder):
+        raise UsageError(
+            f"the sweep was begun in {definition.folder}, where its files are: "
+            f"'cd {shlex.quote(definition.folder)}', then resume it"
+        )
+    return definition
+
+
+def _read_definition(document: Mapping[str, Any]) -> SweepDefinition:
     try:
         return SweepDefinition(
             tuple(

@@ -24,8 +24,11 @@ def gpu_lock(uuid: str | None) -> Iterator[None]:
     name = re.sub(r"[^A-Za-z0-9-]", "", uuid)
     path = Path(tempfile.gettempdir()) / f"memlab-{name}.lock"
     try:
-        file = path.open("a")
-    except OSError:  # another user's: wait for nothing rather than fail
+        try:
+            file = path.open("a")
+        except PermissionError:  # another user's file can be locked, too
+            file = path.open("r")
+    except OSError:  # no such place: an unlocked GPU rather than none
         yield
         return
     with file:

@@ -1,4 +1,4 @@
-"""The picture of a sweep: lines over one axis, heat maps over two, else the roofline of all."""
+"""The picture of a sweep: lines over one number, heat maps over two, else the roofline of all."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 MAX_SERIES = len(PALETTE) * len(LINE_STYLES)
 """The most lines that can be told apart."""
+BARS_WIDTH = 0.7
+"""The width of the bars at one word, relative to the distance of two words."""
 MAX_PANELS = 6
 """The most small multiples on one picture."""
 MAX_TICKS = 12
@@ -56,14 +58,20 @@ def draw_sweep(sweep: Sweep) -> Figure:
         sweep: With at least one point that is done.
 
     Returns:
-        Lines over the axis with the most values where one number varies, a line for each
-        combination of the others; heat maps where two vary, a panel for each combination of the
-        others; where more vary, or there are too many combinations, the best runs under the
-        roofline of the best one's device.
+        Lines where one number varies, one for each combination of the other axes, and bars where
+        only words do; heat maps where two vary, a panel for each combination of the
+        others, of which one may be a number with few values; where more vary, or there are too
+        many combinations, the best runs under the roofline of the best one's device.
     """
     numeric = [axis for axis in sweep.varying if axis.is_numeric]
     words = [axis for axis in sweep.varying if not axis.is_numeric]
     groups = math.prod(len(axis.values) for axis in words)
+    if len(numeric) == 3:  # the one with the fewest values makes panels, if they are few
+        fewest = min(numeric, key=lambda axis: len(axis.values))
+        if groups * len(fewest.values) <= MAX_PANELS:
+            numeric.remove(fewest)
+            words.append(fewest)
+            groups *= len(fewest.values)
     if len(numeric) == 1 and groups <= MAX_SERIES:
         return _draw_lines(sweep, numeric[0], words)
     if len(numeric) == 2 and groups <= MAX_PANELS:
@@ -76,20 +84,34 @@ def draw_sweep(sweep: Sweep) -> Figure:
 
 def _draw_lines(sweep: Sweep, axis: Axis, others: Sequence[Axis]) -> Figure:
     with new_figure(7.0, _title(sweep), _subtitle(sweep)) as figure:
-        chart = add_axes(figure, 1.1, CHART_TOP_INCHES, 9.3, CHART_HEIGHT_INCHES)
+        chart = add_axes(figure, 1.7, CHART_TOP_INCHES, 8.7, CHART_HEIGHT_INCHES)
         values = sorted(axis.values) if axis.is_numeric else list(axis.values)
         spaced = axis.is_numeric and not _is_geometric(values)
         positions: dict[Value, float] = {
             value: float(value) if spaced else float(place) for place, value in enumerate(values)
         }
-        for turn, (name, rows) in enumerate(_groups(sweep, others)):
+        groups = _groups(sweep, others)
+        for turn, (name, rows) in enumerate(groups):
+            color = PALETTE[turn % len(PALETTE)]
+            if axis.name not in rows[0].values:  # a kernel without this parameter
+                chart.axhline(rows[0].value or 0.0, color=color, linestyle="dotted", label=name)
+                continue
             ordered = sorted(rows, key=lambda row: positions[row.values[axis.name]])
+            places = [positions[row.values[axis.name]] for row in ordered]
+            heights = [row.value or 0.0 for row in ordered]
+            if not axis.is_numeric:  # words have no order to draw a line along
+                width = BARS_WIDTH / len(groups)
+                shift = (turn - (len(groups) - 1) / 2) * width
+                chart.bar(
+                    [place + shift for place in places], heights, width, color=color, label=name
+                )
+                continue
             chart.plot(
-                [positions[row.values[axis.name]] for row in ordered],
-                [row.value or 0.0 for row in ordered],
-                color=PALETTE[turn % len(PALETTE)],
+                places,
+                heights,
+                color=color,
                 linestyle=LINE_STYLES[turn // len(PALETTE) % len(LINE_STYLES)],
-                linewidth=2.0 if axis.is_numeric else 0.0,
+                linewidth=2.0,
                 marker="o",
                 markersize=6.5,
                 markeredgecolor=BACKGROUND,
@@ -112,12 +134,18 @@ def _draw_lines(sweep: Sweep, axis: Axis, others: Sequence[Axis]) -> Figure:
                 alignment="left",
             )
             legend.get_title().set_fontsize(SMALL_POINTS)
-        write_notes(figure, _notes(sweep))
+        write_notes(figure, _notes(sweep, [axis] if axis.is_numeric else []))
     return figure
 
 
 def _draw_heat_maps(sweep: Sweep, across: Axis, down: Axis, others: Sequence[Axis]) -> Figure:
-    groups = _groups(sweep, others)
+    groups = [
+        (name, rows)
+        for name, rows in _groups(sweep, others)
+        if {across.name, down.name} <= set(rows[0].values)
+    ]
+    if not groups:
+        return _draw_roofline(sweep)
     columns = 2 if len(groups) == 4 else min(len(groups), 3)
     lines = math.ceil(len(groups) / columns)
     panel_height = CHART_HEIGHT_INCHES if lines == 1 else PANEL_HEIGHT_INCHES
@@ -139,7 +167,7 @@ def _draw_heat_maps(sweep: Sweep, across: Axis, down: Axis, others: Sequence[Axi
             if others:
                 title = chart.set_title(name)
                 fit_text(title, width - 1.1)
-        write_notes(figure, _notes(sweep))
+        write_notes(figure, _notes(sweep, [across, down]))
     return figure
 
 
@@ -230,7 +258,9 @@ def _groups(sweep: Sweep, axes: Sequence[Axis]) -> list[tuple[str, list[SweepRow
     named = []
     for key, rows in sorted(groups.items()):
         shown = (
-            str(axis.values[place]) or "default"
+            f"{axis.name} {axis.values[place]}"
+            if axis.is_numeric
+            else str(axis.values[place]) or "default"
             for axis, place in zip(axes, key, strict=True)
             if place >= 0
         )
@@ -255,9 +285,12 @@ def _mark_missing(chart: Axes, sweep: Sweep, axis: Axis, positions: dict[Value, 
 
 def _scale_figures(chart: Axes, sweep: Sweep) -> None:
     """Scale the axis of the figures: logarithmic where they differ by more than ten times."""
+    from matplotlib.ticker import LogLocator
+
     figures = [row.value for row in sweep.done if row.value]
-    if figures and max(figures) / min(figures) > 10:
+    if figures and max(figures) / min(figures) > 10 and not chart.patches:
         chart.set_yscale("log")
+        chart.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         chart.minorticks_off()
     else:
         chart.set_ylim(bottom=0)
@@ -289,7 +322,8 @@ def _subtitle(sweep: Sweep) -> str:
     return f"{device}  ·  times {' and '.join(provenances)}"
 
 
-def _notes(sweep: Sweep) -> list[str]:
+def _notes(sweep: Sweep, numbers: Sequence[Axis]) -> list[str]:
+    """Say what is fixed, and what the chart over these numbers lacks."""
     notes = []
     fixed = {
         axis.name: axis.values[0]
@@ -298,6 +332,15 @@ def _notes(sweep: Sweep) -> list[str]:
     }
     if fixed:
         notes.append(", ".join(f"{name} {value}" for name, value in fixed.items()) + ".")
+    lacking = dict.fromkeys(
+        str(row.values["kernel"])
+        for row in sweep.done
+        if not {axis.name for axis in numbers} <= set(row.values)
+    )
+    if lacking:
+        names = " and ".join(axis.name for axis in numbers)
+        what = "Dotted" if len(numbers) == 1 else "Not shown"
+        notes.append(f"{what}: {', '.join(lacking)}, without {names}.")
     missing = len(sweep.rows) - len(sweep.done)
     if missing:
         notes.append(f"× marks what is not done: {missing} {plural(missing, 'point')}.")

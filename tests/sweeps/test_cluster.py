@@ -122,9 +122,13 @@ def scheduler(folder: Path) -> Iterator[tuple[str, StartWorker]]:
             return process
 
         yield address, start
-    for process in processes:
-        process.kill()
-        process.wait()
+    for process in reversed(processes):
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.slow
@@ -165,8 +169,8 @@ def test_a_worker_of_a_cluster_that_dies_costs_its_point_and_a_resume_brings_it(
     folder: Path, scheduler: tuple[str, StartWorker]
 ) -> None:
     address, start = scheduler
-    for _ in range(3):
-        start()
+    for _ in range(3):  # as users start them, with a nanny that starts a dead one again
+        start(nanny=True)
 
     swept = memlab.sweep(
         "scale.cu:scale", **SCALE, scheduler=address, reference="references.py:kills_every_process"

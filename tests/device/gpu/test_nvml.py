@@ -143,3 +143,16 @@ def test_without_pynvml_the_clock_is_none(monkeypatch: pytest.MonkeyPatch) -> No
 
     with ExitStack() as stack:
         assert nvml.sm_clock_reader("0000:0a:00.0", stack)() is None
+
+
+def test_energy_is_in_joules_or_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = library_that()
+    library.nvmlDeviceGetHandleByPciBusId = lambda bus: bus
+    library.nvmlDeviceGetTotalEnergyConsumption = lambda handle: 12_500
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    with ExitStack() as stack:
+        read = nvml.energy_reader("0000:01:00.0", stack)
+        assert read() == 12.5
+        del library.nvmlDeviceGetTotalEnergyConsumption
+        assert read() is None
+    assert library.open == 0

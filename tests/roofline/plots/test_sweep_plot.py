@@ -65,6 +65,14 @@ def test_one_number_is_a_line_for_each_combination_of_words(make_run, numbers) -
     assert render_figure(figure, "svg") == render_figure(sweep.figure(), "svg")
 
 
+def test_words_alone_are_bars(make_run) -> None:
+    words = Axis("TYPE", "macro", ("float", "double"))
+    (axes,) = swept(make_run, Axis("device", "device", ("h200", "a100")), words).figure().axes
+
+    assert [bar.get_height() for bar in axes.patches] == pytest.approx([1e-3, 2e-3, 3e-3, 4e-3])
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["float", "double"]
+
+
 def test_two_numbers_are_a_heat_map_whose_cells_are_the_points(make_run, numbers) -> None:
     tiles = Axis("tile", "parameter", (32, 8))
     (axes,) = swept(make_run, tiles, numbers, missing=1).figure().axes
@@ -93,9 +101,18 @@ def test_two_numbers_and_a_word_are_small_multiples(make_run, numbers) -> None:
     assert len(limits) == 1
 
 
+def test_a_third_number_with_few_values_makes_panels(make_run, numbers) -> None:
+    figure = swept(
+        make_run, numbers, Axis("tile", "parameter", (8, 16)), Axis("m", "parameter", (1, 2, 3, 4))
+    ).figure()
+
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["tile 8", "tile 16"]
+
+
 def test_more_is_the_roofline_of_the_best(make_run, numbers) -> None:
+    eight = tuple(range(8))
     sweep = swept(
-        make_run, numbers, Axis("tile", "parameter", (8, 16)), Axis("m", "parameter", (1, 2))
+        make_run, numbers, *(Axis(name, "parameter", eight) for name in ("tile", "m", "k"))
     )
 
     assert any("DRAM" in text for text in texts(sweep.figure()))
