@@ -56,8 +56,9 @@ COMMANDS = {
     "compare": ("compare:compare", "Compare two runs: code, counters, times, lines."),
     "baseline": ("baseline:baseline_app", "Save what launches cost, and check it after changes."),
     "explain": ("explain:explain", "Explain a term, a counter or a kernel."),
+    "lesson": ("reading.lesson:lesson", "Read the lessons, and run their commands as you read."),
     "doctor": ("doctor:doctor", "Show what works here, and what to do about the rest."),
-    "help": ("help:show_help", "Read about the environment, exit codes and arguments."),
+    "help": ("reading.help:show_help", "Read about the environment, exit codes and arguments."),
 }
 """The commands in the order of the help: their places, and their lines in it."""
 

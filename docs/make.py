@@ -1,8 +1,9 @@
 """Make the gallery: run the commands of every lesson and write its page.
 
 `make docs` runs this. It reads the lessons from docs/lessons and writes pages, pictures and their
-data to docs/gallery. The output is reproducible: without a change of memlab or of a lesson, the
-gallery does not change.
+data to docs/gallery, from where the package has them (`memlab lesson`), and the JSON Schema of a
+run to docs/run.schema.json. The output is reproducible: without a change of memlab or of a lesson,
+the gallery does not change.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from lesson import EXAMPLES, Arguments, Lesson, LessonError, read, render, with_measured
+from lesson import Arguments, Lesson, LessonError, read, render, with_measured
+
+from memlab.lessons.folder import command_environment, make_folder
+from memlab.roofline.documents.schema import run_schema
 
 DOCS = Path(__file__).parent
 LESSONS, GALLERY = DOCS / "lessons", DOCS / "gallery"
+SCHEMA = DOCS / "run.schema.json"
 INDEX = "README.md"
 IMAGES = "images"
 
@@ -63,7 +68,8 @@ def main() -> int:
         (made / INDEX).write_text(index.replace("<!-- lessons -->", listing), encoding="utf-8")
         shutil.rmtree(GALLERY, ignore_errors=True)
         shutil.copytree(made, GALLERY)
-    print(f"docs: wrote {len(lessons)} lessons to {GALLERY}")
+    SCHEMA.write_text(json.dumps(run_schema(), indent=2) + "\n", encoding="utf-8")
+    print(f"docs: wrote {len(lessons)} lessons to {GALLERY}, and {SCHEMA}")
     return 0
 
 
@@ -83,8 +89,7 @@ def page(lesson: Lesson, folder: Path) -> str:
     Raises:
         LessonError: If a command fails, or if a figure is not in its document.
     """
-    shutil.copytree(EXAMPLES, folder)
-    (folder / IMAGES).mkdir()
+    make_folder(folder)
     outputs = {arguments: run(arguments, folder) for arguments in lesson.commands}
     documents = {
         name: with_measured(json.loads(run(arguments, folder)))
@@ -107,20 +112,11 @@ def run(arguments: Arguments, folder: Path) -> str:
     Raises:
         LessonError: If the exit code is not 0 (nor 1, which a check gives for findings).
     """
-    inherited = {name: text for name, text in os.environ.items() if not name.startswith("MEMLAB_")}
-    settings = {
-        "MEMLAB_DEVICE": "h200",
-        "MEMLAB_STORE": str(folder / "runs.db"),
-        "SOURCE_DATE_EPOCH": SOURCE_DATE_EPOCH,
-        "CUDA_VISIBLE_DEVICES": "",
-        "COLUMNS": "80",
-        "NO_COLOR": "1",
-        "PYTHONUTF8": "1",
-    }
+    settings = {"SOURCE_DATE_EPOCH": SOURCE_DATE_EPOCH, "NO_COLOR": "1", "PYTHONUTF8": "1"}
     done = subprocess.run(
         [Path(sys.executable).with_name("memlab"), *arguments],
         cwd=folder,
-        env=inherited | settings,
+        env=command_environment(folder, os.environ) | settings,
         capture_output=True,
         encoding="utf-8",
         check=False,

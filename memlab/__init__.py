@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from memlab.drawing import roofline
     from memlab.errors import DeviceError, Incomplete, MemlabError, MemlabWarning, UsageError
     from memlab.inspection import analyze, check, occupancy, sass, trace
-    from memlab.lookup import explain, kernels
+    from memlab.lookup import explain, kernels, lesson
     from memlab.named_runs import find_runs
     from memlab.pages import report_page
     from memlab.querying import calibrate, devicequery, doctor, peaks
@@ -64,6 +64,7 @@ __all__ = [
     "frame",
     "inout",
     "kernels",
+    "lesson",
     "occupancy",
     "out",
     "peaks",
@@ -85,7 +86,7 @@ _MODULES = {
     "drawing": ("roofline",),
     "errors": ("DeviceError", "Incomplete", "MemlabError", "MemlabWarning", "UsageError"),
     "inspection": ("analyze", "check", "occupancy", "sass", "trace"),
-    "lookup": ("explain", "kernels"),
+    "lookup": ("explain", "kernels", "lesson"),
     "named_runs": ("find_runs",),
     "pages": ("report_page",),
     "querying": ("calibrate", "devicequery", "doctor", "peaks"),
@@ -97,7 +98,7 @@ _MODULES = {
 """The modules that define the public names. Each is imported when one of its names is used, since
 `import memlab` and `memlab --help` must not wait for NumPy."""
 
-_ROOMS = ("cli", "device", "kernels", "roofline")
+_ROOMS = ("cli", "device", "kernels", "lessons", "roofline")
 """The packages inside memlab. In a clone they are symbolic links."""
 
 _REQUIRED = ("numpy", "typer", "rich", "platformdirs", "elftools")

@@ -1,10 +1,11 @@
-"""`memlab.kernels` and `explain`: kernels by name, and the glossary."""
+"""`memlab.kernels`, `explain` and `lesson`: kernels by name, the glossary and the lessons."""
 
 from __future__ import annotations
 
 from memlab.errors import UsageError
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.user.project import read_user_kernels
+from memlab.lessons.lesson import Lesson, find_lesson
 from memlab.results import Explanation, KernelList
 from memlab.roofline import glossary
 
@@ -47,3 +48,21 @@ def explain(name: str | None = None) -> Explanation:
         return Explanation(name, glossary.find_entries(name))
     kernel_entries = (glossary.kernel_entry(kernel) for kernel in CATALOG.values())
     return Explanation(None, (*glossary.terms().values(), *kernel_entries))
+
+
+def lesson(number: int | str) -> Lesson:
+    """Return a lesson on memory, which a notebook shows.
+
+    Examples:
+        memlab.lesson(4)
+
+    Args:
+        number: Its number, from 1 to 15, or its name, such as `tiling`.
+
+    Returns:
+        The lesson: `lesson.text` in Markdown, `lesson.commands` with the output that they give.
+
+    Raises:
+        UsageError: There is no such lesson.
+    """
+    return find_lesson(number)

@@ -16,6 +16,7 @@ from memlab.device.properties import DeviceProperties
 from memlab.device.tracing.records import Trace
 from memlab.drawing import list_of_runs
 from memlab.errors import UsageError
+from memlab.lessons.lesson import Lesson
 from memlab.results import (
     BaselineCheck,
     DoctorReport,
@@ -184,6 +185,11 @@ def _(explanation: Explanation) -> RenderableType:
     if explanation.name is None:
         return glossary_list(explanation.entries)
     return glossary_pages(explanation.entries)
+
+
+@_report_of.register
+def _(lesson: Lesson) -> str:
+    return lesson.text
 
 
 @_report_of.register

@@ -4,7 +4,7 @@ import re
 
 from paths import REPOSITORY
 
-ROOMS = ("memlab", "cli", "roofline", "device", "kernels")
+ROOMS = ("memlab", "cli", "roofline", "device", "kernels", "lessons")
 MOST_MODULES = 20
 
 

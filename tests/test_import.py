@@ -130,7 +130,7 @@ def bare_checkout(folder: Path, links: bool) -> Path:
     package.mkdir()
     for file in (REPOSITORY / "memlab").glob("*.py"):
         shutil.copy(file, package)
-    for room in ("cli", "device", "kernels", "roofline"):
+    for room in ("cli", "device", "kernels", "lessons", "roofline"):
         if links:
             (package / room).symlink_to(REPOSITORY / room)
         else:

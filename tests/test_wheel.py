@@ -53,14 +53,14 @@ def test_the_wheel_holds_everything_and_links_home(tmp_path: Path) -> None:
         (metadata,) = (name for name in held if name.endswith("/METADATA"))
         message = message_from_string(archive.read(metadata).decode())
 
-    rooms = ("cli", "device", "kernels", "roofline", "memlab")
+    rooms = ("cli", "device", "kernels", "lessons", "roofline", "memlab")
     packaged = {
         f"memlab/{name.removeprefix('memlab/')}"
         for name in listed
         if name.startswith(tuple(f"{room}/" for room in rooms)) and (REPOSITORY / name).is_file()
     }
     packaged |= {
-        f"memlab/{name.removeprefix('docs/')}"
+        f"memlab/lessons/{name.removeprefix('docs/').replace('gallery', 'pages')}"
         for name in listed
         if re.match(r"docs/(examples/|gallery/[^/]+\.md)", name)
     }

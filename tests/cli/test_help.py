@@ -79,6 +79,7 @@ def test_commands_stand_in_the_order_of_a_first_session(
         "compare",
         "baseline",
         "explain",
+        "lesson",
         "doctor",
         "help",
     ]

@@ -95,6 +95,12 @@ def test_what_is_no_document_of_a_run_is_invalid(run: Callable[[str], Any]) -> N
         assert not validator.is_valid(wrong), fault
 
 
+def test_the_published_schema_is_this_one() -> None:
+    published = (REPOSITORY / "docs" / "run.schema.json").read_text(encoding="utf-8")
+
+    assert json.loads(published) == run_schema(), "memlab help schema > docs/run.schema.json"
+
+
 def test_every_figure_is_described() -> None:
     schema = run_schema()
     bare = [

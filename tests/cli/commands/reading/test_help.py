@@ -9,12 +9,12 @@ import pytest
 from paths import REPOSITORY
 
 from memlab.cli.app import COMMANDS, main
-from memlab.cli.commands.help import topics
+from memlab.cli.commands.reading.help import topics
 from memlab.device.datasheets import loader
 from memlab.kernels.user.arguments import NUMPY_DTYPES, parse_fill, parse_specification
 from memlab.roofline.documents.schema import run_schema
 
-ROOMS = ("memlab", "cli", "roofline", "device", "kernels")
+ROOMS = ("memlab", "cli", "roofline", "device", "kernels", "lessons")
 
 
 def read(words: str, capsys: pytest.CaptureFixture[str]) -> str:
