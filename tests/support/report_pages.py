@@ -28,7 +28,11 @@ HOSTILE = (
 
 LINES = (
     (3, "  float sum = 0.0f;", {"thread_instructions": 40, "warp_instructions": 2}),
-    (7, "    sum += a[i] * b[i];", {"global_requests": 9, "global_sectors": 288, "flop": 64}),
+    (
+        7,
+        "    sum += a[i] * b[i];",
+        {"global_requests": 9, "global_sectors": 288, "global_used_bytes": 1152, "flop": 64},
+    ),
     (
         9,
         "  tile[y][x] = sum;",

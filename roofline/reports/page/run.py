@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memlab.device.properties import architecture_name
+from memlab.device.properties import SECTOR_BYTES, architecture_name
 from memlab.roofline.analysis.listing import listing
 from memlab.roofline.ceilings import ceiling_label
+from memlab.roofline.reports.analysis_text import compact_count, wastes_bus, wastes_passes
 from memlab.roofline.reports.page.chart import rate_text, roof_text
 from memlab.roofline.reports.page.listing import listing_table
 from memlab.roofline.reports.page.machine_code import machine_code_table
@@ -18,6 +20,8 @@ from memlab.roofline.reports.run import run_sections, time_label
 from memlab.roofline.units import parameters_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from memlab.device.machine_code.listing import MachineListing
     from memlab.roofline.analysis.listing import ListedLine
     from memlab.roofline.reports.page.chart import ChartRun
@@ -67,12 +71,11 @@ def run_section(
         is_open: Whether it is unfolded at first.
     """
     run, anchor = named.run, named.anchor
-    numbers = {line.number for line in source.lines} if source else set()
-    advice = [section for section in run_sections(run) if isinstance(section, ProseSection)]
-    sections = [section for section in run_sections(run) if section not in advice]
+    numbers = {line.number for line in source.lines} if source else set[int]()
+    sections = [each for each in run_sections(run) if not isinstance(each, ProseSection)]
     parts = [
         _facts_line(run),
-        *(_advice(run, anchor, numbers) for _ in advice),
+        _advice(run, source.lines if source else (), anchor),
         f'<div class="panels">{"".join(map(_panel, _ordered(sections)))}{_busy(run)}</div>',
     ]
     if source is not None and source.lines:
@@ -102,21 +105,76 @@ def _facts_line(run: Run) -> str:
     return f'<p class="quiet">{escape(" · ".join(facts))}</p>'
 
 
-def _advice(run: Run, anchor: str, numbers: set[int]) -> str:
-    """Write the advice; the lines that it names are links to them."""
+def _advice(run: Run, lines: Sequence[ListedLine], anchor: str) -> str:
+    """Write the advice; the lines that it names, and those that cost most, are links to them."""
+    numbers = {line.number for line in lines}
 
     def link(match: re.Match[str]) -> str:
         if int(match[1]) not in numbers:
             return match[0]
         return f'<a href="#{anchor}-L{match[1]}">{match[0]}</a>'
 
-    items = "".join(
-        f"<li>{_LINE_REFERENCE.sub(link, escape(sentence))}</li>" for sentence in run.advice
-    )
-    return f'<div class="advice"><h4>Advice</h4><ul>{items}</ul></div>'
+    def linked(sentence: str) -> str:
+        return f"<li>{_LINE_REFERENCE.sub(link, escape(sentence))}</li>"
+
+    parts = [
+        f"<h4>{title}</h4><ul>{''.join(map(linked, sentences))}</ul>"
+        for title, sentences in (
+            ("Advice", run.advice),
+            ("Lines that cost most", costly_lines(lines)),
+        )
+        if sentences
+    ]
+    return f'<div class="advice">{"".join(parts)}</div>' if parts else ""
 
 
-def _ordered(sections: list[Section]) -> list[Section]:
+def costly_lines(lines: Sequence[ListedLine]) -> list[str]:
+    """Name the lines with most traffic and with most waste of each kind, in words."""
+    found: dict[int, list[str]] = {}
+    for cost, text in _COSTS:
+        numbered = (line for line in lines if line.counters and line.number)
+        line = max(numbered, key=cost, default=None)
+        if line is not None and cost(line) > 0:
+            found.setdefault(line.number, []).append(text(line))
+    return [f"line {number}: {'; '.join(texts)}" for number, texts in found.items()]
+
+
+def _unused_bytes(line: ListedLine) -> float:
+    moved = SECTOR_BYTES * _count(line, "global_sectors")
+    used = line.bus_utilisation
+    return moved * (1.0 - used) if used is not None and wastes_bus(line) else 0.0
+
+
+def _conflicts(line: ListedLine) -> int:
+    return _count(line, "shared_excessive_wavefronts")
+
+
+def _local_sectors(line: ListedLine) -> int:
+    return _count(line, "local_sectors")
+
+
+def _constant_addresses(line: ListedLine) -> float:
+    return line.passes_per_request or 0.0 if wastes_passes(line) else 0.0
+
+
+def _count(line: ListedLine, name: str) -> int:
+    return int(getattr(line.counters, name))
+
+
+_COSTS: tuple[tuple[Callable[[ListedLine], float], Callable[[ListedLine], str]], ...] = (
+    (lambda line: line.heat, lambda line: f"{percent(line.heat)} of the traffic through the L1"),
+    (_unused_bytes, lambda line: f"{percent(line.bus_utilisation or 0)} of its bytes are used"),
+    (_conflicts, lambda line: f"{compact_count(_conflicts(line))} wavefronts by bank conflicts"),
+    (_local_sectors, lambda line: f"{compact_count(_local_sectors(line))} local sectors"),
+    (
+        _constant_addresses,
+        lambda line: f"{_constant_addresses(line):.3g} addresses per constant load",
+    ),
+)
+"""What makes a line costly, and how the costliest one is described."""
+
+
+def _ordered(sections: Iterable[Section]) -> list[Section]:
     """The result first: it is what a reader looks for."""
     return sorted(sections, key=lambda section: section.title != "Result")
 
@@ -148,7 +206,7 @@ def _busy(run: Run) -> str:
         return ""
     rows = "".join(
         f'<tr><th scope="row">{escape(ceiling_label(key))}</th>'
-        f'<td class="bar"><i style="width: {100 * min(share, 1):.1f}%"></i></td>'
+        f'<td><span class="bar"><i style="width: {100 * min(share, 1):.1f}%"></i></span></td>'
         f"<td>{percent(share)}</td></tr>"
         for key, share in sorted(busy.items(), key=lambda item: -item[1])
     )

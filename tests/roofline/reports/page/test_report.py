@@ -9,9 +9,10 @@ from html.parser import HTMLParser
 
 import pytest
 from example_runs import measurement, run, run_of
-from report_pages import HOSTILE, crowd, hostile_runs, ladder_page, page_of
+from report_pages import HOSTILE, crowd, detailed_run, hostile_runs, ladder_page, page_of
 
 from memlab.roofline.reports.page.chart import DeviceRoofs, chart_runs
+from memlab.roofline.reports.page.run import costly_lines, known_lines
 from memlab.roofline.run import RunIdentity
 
 VOID = ("meta", "br", "input", "img", "link")
@@ -130,3 +131,13 @@ def test_a_run_without_counters_has_its_time_alone():
     page = Page(page_of([bare]))
     assert json.loads(page.data)["runs"][0]["levels"] == {}
     assert "the emulator lacks an instruction" in " ".join(page.texts)
+
+
+def test_the_costliest_lines_are_named_once_each():
+    """Line 7 moves 288 sectors and uses 1152 bytes; line 9 has 128 wavefronts, 124 by conflicts."""
+    source = known_lines(detailed_run())
+    assert costly_lines(source) == [
+        "line 9: 64% of the traffic through the L1; 124 wavefronts by bank conflicts",
+        "line 7: 12.5% of its bytes are used",
+    ]
+    assert costly_lines([]) == []
