@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memlab.comparisons.comparing import compare, known_ceilings
+from memlab.comparisons.comparing import compare, known_ceilings, known_properties
 from memlab.device.machine_code.listing import MachineListing
 from memlab.errors import Incomplete, UsageError
 from memlab.kernels.catalog import CATALOG
@@ -21,6 +21,8 @@ from memlab.roofline.reports.page.chart import DeviceRoofs
 from memlab.roofline.reports.page.report import ReportedRun, report_document
 from memlab.roofline.reports.page.run import SourceText
 from memlab.roofline.store.store import Store, same_device
+from memlab.roofline.sweep.records import Sweep
+from memlab.roofline.sweep.stored import sweep_of_runs
 from memlab.roofline.units import parameters_text, without_lists
 from memlab.stored_runs import runs as stored_runs
 from memlab.text import plural
@@ -30,18 +32,22 @@ if TYPE_CHECKING:
     from datetime import date, timedelta
 
     from memlab.device.measurement import DeviceSummary, Measurement
+    from memlab.device.properties import DeviceProperties
     from memlab.named_runs import RunName
     from memlab.roofline.run import Run
 
 MAX_RUNS = 60
 """The most stored runs that a page shows unless they are named; the newest ones."""
 
+MAX_STORED_SWEEPS = 3
+"""The most sweeps of the store that a page shows unless they are named; the newest ones."""
+
 MAX_SOURCE_BYTES = 4 << 20
 """The longest source that is shown whole."""
 
 
 def report_page(
-    *results: RunName | MachineListing | Comparison,
+    *results: RunName | MachineListing | Comparison | Sweep,
     device: str | int | None = None,
     kernel: str | Sequence[str] | None = None,
     label: str | Sequence[str] | None = None,
@@ -61,10 +67,10 @@ def report_page(
 
     Args:
         *results: Runs, or their numbers, labels, sweeps or JSON files; comparisons, from
-            `memlab.compare`, with their runs; and the machine code of some runs, from
-            `memlab.sass`. Two runs that are named alone are compared. Without any run, the newest
-            stored run of each kernel with its parameters on each device, of those that the next
-            arguments choose.
+            `memlab.compare`, and sweeps, from `memlab.sweep`, with their runs; and the machine
+            code of some runs, from `memlab.sass`. Two runs that are named alone are compared.
+            Without any run, the newest stored run of each kernel with its parameters on each
+            device, of those that the next arguments choose.
         device: As for `memlab.runs`; so are `kernel`, `label`, `since` and `last`.
         kernel: Only runs of this kernel, or of these.
         label: Only runs with this label or of this sweep, or with one of these.
@@ -82,9 +88,6 @@ def report_page(
             or file cannot be read.
         Incomplete: Some stored runs cannot be read; its `result` is the page of the others.
     """
-    codes = [result for result in results if isinstance(result, MachineListing)]
-    comparisons = [result for result in results if isinstance(result, Comparison)]
-    names = [result for result in results if not isinstance(result, MachineListing | Comparison)]
     conditions: dict[str, Any] = {
         "device": device,
         "kernel": kernel,
@@ -93,16 +96,13 @@ def report_page(
         "last": last,
     }
     given = [name for name, value in conditions.items() if value is not None]
-    if names or comparisons:
+    codes = tuple(result for result in results if isinstance(result, MachineListing))
+    if len(codes) < len(results):
         if given:
             raise UsageError(
                 f"{given[0]} chooses among the stored runs, and runs were named too: give either"
             )
-        named = [run for name in names for run in find_runs(name, store)]
-        if len(names) == len(named) == 2 and not comparisons:
-            comparisons = [compare(*named)]
-        compared = [run for result in comparisons for run in _compared_runs(result)]
-        return _page(_each_once(named + compared), codes, title, store, comparisons)
+        return _page(_named_contents(results, store), codes, title, store)
     try:
         stored, missing = stored_runs(**conditions, store=store), None
     except Incomplete as error:
@@ -113,11 +113,74 @@ def report_page(
             "'memlab run' makes them, 'memlab runs' lists them"
         )
     distinct = newest_of_each(stored)
-    page = _page(distinct[-MAX_RUNS:], codes, title, store)
-    page = replace(page, left_out=len(distinct[:-MAX_RUNS]))
+    contents = _Contents(
+        distinct[-MAX_RUNS:],
+        sweeps=_stored_sweeps(stored)[-MAX_STORED_SWEEPS:],
+        left_out=len(distinct[:-MAX_RUNS]),
+    )
+    page = _page(contents, codes, title, store)
     if missing is not None:
         raise Incomplete(str(missing), page)
     return page
+
+
+@dataclass(frozen=True)
+class _Contents:
+    """What a page shows: runs, and comparisons and sweeps of them."""
+
+    runs: Sequence[Run]
+    comparisons: Sequence[Comparison] = ()
+    sweeps: Sequence[Sweep] = ()
+    left_out: int = 0
+
+
+def _named_contents(results: Sequence[Any], store: Path | str | None) -> _Contents:
+    """Find the runs of results that were given or named."""
+    comparisons = [result for result in results if isinstance(result, Comparison)]
+    sweeps = [result for result in results if isinstance(result, Sweep)]
+    records = (MachineListing, Comparison, Sweep)
+    names = [result for result in results if not isinstance(result, records)]
+    named = [run for name in names for run in find_runs(name, store)]
+    if len(results) == len(named) == 2:
+        comparisons = [compare(*named)]
+    runs = [run for sweep in sweeps for run in sweep.runs] + named
+    runs += [run for comparison in comparisons for run in _compared_runs(comparison)]
+    runs = _each_once(runs)
+    if not runs:
+        raise UsageError("no point of the sweep is done, so there is no run to show")
+    sweeps += _stored_sweeps([run for run in runs if run in named])
+    shown = _best_of_sweeps(runs, sweeps)
+    own = [_of(runs, comparison) for comparison in comparisons]
+    return _Contents(shown, own, sweeps, len(runs) - len(shown))
+
+
+def _stored_sweeps(runs: Sequence[Run]) -> list[Sweep]:
+    """The sweeps that runs belong to, by the names that they carry, in the order of the runs."""
+    members: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.identity.sweep:
+            members.setdefault(run.identity.sweep, []).append(run)
+    found = (
+        sweep_of_runs(name, points, _sweep_properties(points)) for name, points in members.items()
+    )
+    return [sweep for sweep in found if sweep is not None]
+
+
+def _sweep_properties(runs: Sequence[Run]) -> DeviceProperties | None:
+    """The device of a sweep's runs, for its roofline; None where they have several."""
+    first = runs[0].measurement.device
+    if any(not same_device(run.measurement.device, first) for run in runs):
+        return None
+    return known_properties(first)
+
+
+def _best_of_sweeps(runs: Sequence[Run], sweeps: Sequence[Sweep]) -> list[Run]:
+    """Of more runs than a page shows, leave out those that are not the best of their sweeps."""
+    if len(runs) <= MAX_RUNS or not sweeps:
+        return list(runs)
+    of_each = max(1, MAX_RUNS // len(sweeps))
+    left_out = {id(run) for sweep in sweeps for run in sweep.runs[of_each:]}
+    return [run for run in runs if id(run) not in left_out]
 
 
 def newest_of_each(runs: Iterable[Run]) -> list[Run]:
@@ -154,23 +217,26 @@ def _each_once(runs: Iterable[Run]) -> list[Run]:
 
 
 def _page(
-    runs: Sequence[Run],
+    contents: _Contents,
     codes: Sequence[MachineListing],
     title: str | None,
     store: Path | str | None,
-    comparisons: Sequence[Comparison] = (),
 ) -> ReportPage:
-    kept = Store(store)
+    kept, runs = Store(store), contents.runs
     devices: list[DeviceSummary] = []
     for run in runs:
         if not any(same_device(run.measurement.device, device) for device in devices):
             devices.append(run.measurement.device)
-    reported = [_reported(run, codes) for run in runs]
     title = title or _title(runs)
-    date = current_time().date().isoformat()
-    roofs = [_roofs(device, kept) for device in devices]
-    text = report_document(reported, roofs, title, date, [_of(runs, each) for each in comparisons])
-    return ReportPage(text, title, tuple(runs))
+    text = report_document(
+        [_reported(run, codes) for run in runs],
+        [_roofs(device, kept) for device in devices],
+        title,
+        current_time().date().isoformat(),
+        contents.comparisons,
+        contents.sweeps,
+    )
+    return ReportPage(text, title, tuple(runs), contents.left_out)
 
 
 def _compared_runs(comparison: Comparison) -> list[Run]:

@@ -26,6 +26,19 @@ if TYPE_CHECKING:
 
 EXIT_INTERRUPTED = 130
 
+SWEEP_FORMATS = {".html": "html", ".htm": "html", ".json": "json", ".csv": "csv"}
+"""Formats by a file's extension."""
+
+SweepOutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write to FILE instead of stdout: HTML, JSON or CSV, by extension.",
+    ),
+]
+
 
 def _parse_count(text: str) -> int:
     try:
@@ -110,7 +123,7 @@ def sweep_kernels(
     ] = None,
     as_json: options.JsonOption = False,
     as_csv: options.CsvOption = False,
-    output: options.OutputOption = None,
+    output: SweepOutputOption = None,
     plot: PlotOption = None,
     force: options.ForceOption = False,
     quiet: options.QuietOption = False,
@@ -163,7 +176,7 @@ def sweep(
     name: NameOption = "",
     as_json: options.JsonOption = False,
     as_csv: options.CsvOption = False,
-    output: options.OutputOption = None,
+    output: SweepOutputOption = None,
     plot: PlotOption = None,
     force: options.ForceOption = False,
     quiet: options.QuietOption = False,
@@ -207,7 +220,7 @@ def _sweep(
     force: bool,
     quiet: bool,
 ) -> None:
-    chosen = chosen_format(as_json, as_csv, output)
+    chosen = chosen_format(as_json, as_csv, output, SWEEP_FORMATS)
     if output is not None:
         check_output(output, force)
     if plot is not None:
@@ -252,6 +265,16 @@ def _deliver(result: "Sweep", chosen: str, output: Path | None, force: bool, qui
         from memlab.roofline.reports.sweep import sweep_report
 
         console().print(sweep_report(result))
+        return
+
+    if chosen == "html":
+        if not result.done:
+            print_message(f"no point is done: {output} is not written")
+            return
+
+        import memlab
+
+        deliver(memlab.report_page(result).html, output, force, quiet)
         return
 
     from memlab.roofline.documents.sweep import sweep_csv, sweep_document

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from memlab.device.measurement import DeviceSummary
+    from memlab.device.properties import DeviceProperties
     from memlab.named_runs import RunName
     from memlab.roofline.run import Ceiling, Run
 
@@ -117,11 +118,11 @@ def comparison_figure(comparison: Comparison) -> Figure:
     return draw_comparison(comparison, _ceilings(b), b.name, other)
 
 
-def known_ceilings(device: DeviceSummary) -> tuple[Ceiling, ...]:
-    """Give a device's ceilings; those of its datasheet where the GPU is in another machine.
+def known_properties(device: DeviceSummary) -> DeviceProperties | None:
+    """Give a device's properties; its datasheet's where the GPU is in another machine.
 
     Returns:
-        The ceilings; none where neither the device nor a datasheet of its name is here.
+        The properties; None where neither the device nor a datasheet of its name is here.
     """
     for key in dict.fromkeys((device.key, *loader.datasheet_names())):
         try:
@@ -129,8 +130,14 @@ def known_ceilings(device: DeviceSummary) -> tuple[Ceiling, ...]:
         except MemlabError:
             continue
         if properties.name == device.name:
-            return ceilings(properties)
-    return ()
+            return properties
+    return None
+
+
+def known_ceilings(device: DeviceSummary) -> tuple[Ceiling, ...]:
+    """Give a device's ceilings; none where its properties are not known."""
+    properties = known_properties(device)
+    return ceilings(properties) if properties else ()
 
 
 def _ceilings(device: DeviceSummary) -> tuple[Ceiling, ...]:

@@ -31,7 +31,13 @@ LINES = (
     (
         7,
         "    sum += a[i] * b[i];",
-        {"global_requests": 9, "global_sectors": 288, "global_used_bytes": 1152, "flop": 64},
+        {
+            "global_requests": 9,
+            "global_sectors": 288,
+            "global_lines": 288,
+            "global_used_bytes": 1152,
+            "flop": 64,
+        },
     ),
     (
         9,

@@ -6,6 +6,7 @@ const HOVER_PIXELS = 26;
 const LABEL_CHARACTERS = 30;
 const LEVEL_TAGS = { requested: "req", l1: "L1", l2: "L2", dram: "DRAM", compulsory: "min" };
 const LEAST_SPAN = 0.04; // decades
+const LEAST_WIDTH = 260;
 
 class Chart {
   // `options.shows(run)`, `options.roofShown(roof)` and `options.level()` tell what to draw;
@@ -74,7 +75,8 @@ class Chart {
   draw() {
     const focused = this.host.contains(document.activeElement)
       ? document.activeElement.dataset?.key : undefined;
-    this.width = Math.round(this.host.clientWidth) || 800;
+    this.width = Math.round(this.host.clientWidth);
+    if (this.width < LEAST_WIDTH) this.width = LEAST_WIDTH; // the page is not laid out yet
     const narrow = this.width < 560;
     this.height = Math.round(Math.max(330, Math.min(590, this.width * 0.56)));
     this.margin = { left: narrow ? 42 : 56, right: narrow ? 16 : 26, top: 26, bottom: 46 };

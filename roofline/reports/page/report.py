@@ -20,6 +20,7 @@ from memlab.roofline.reports.page.chart import (
 from memlab.roofline.reports.page.comparison import comparison_section
 from memlab.roofline.reports.page.markup import asset, document, escape, json_script, table
 from memlab.roofline.reports.page.run import SourceText, known_lines, run_section
+from memlab.roofline.reports.page.sweep import sweep_section
 from memlab.roofline.reports.parts import percent
 from memlab.roofline.reports.run import time_label
 from memlab.roofline.run import TRAFFIC_LEVELS
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from memlab.roofline.comparison.records import Comparison
     from memlab.roofline.reports.page.chart import ChartRun, DeviceRoofs
     from memlab.roofline.run import Run
+    from memlab.roofline.sweep.records import Sweep
 
 STYLES = ("base.css", "report.css")
 SCRIPTS = ("dom.js", "scales.js", "labels.js", "chart.js", "download.js", "report.js")
@@ -71,6 +73,7 @@ def report_document(
     title: str,
     date: str,
     comparisons: Sequence[Comparison] = (),
+    sweeps: Sequence[Sweep] = (),
 ) -> str:
     """Write the report page, in which every text is escaped.
 
@@ -80,6 +83,7 @@ def report_document(
         title: The title, as text.
         date: When the page was made, as text.
         comparisons: Comparisons of these runs.
+        sweeps: Sweeps, of whose runs some are these.
     """
     named = chart_runs([reported.run for reported in runs], devices)
     by_record = {id(chart_run.run): chart_run for chart_run in named}
@@ -98,6 +102,7 @@ def report_document(
             _roofline(devices),
             _overview(named),
             *(comparison_section(comparison, by_record) for comparison in comparisons),
+            *(sweep_section(sweep, by_record) for sweep in sweeps),
             _details(runs, named),
             "</main>",
             json_script(DATA_ID, data),

@@ -12,6 +12,7 @@ import memlab
 from memlab.cli.app import main
 from memlab.roofline.documents.runs import run_document
 from memlab.roofline.store.store import Store
+from memlab.roofline.units import si_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,3 +147,22 @@ def test_an_empty_store_says_how_runs_are_made(
 ) -> None:
     assert main(["report"]) == 2
     assert "'memlab run' makes them" in capsys.readouterr().err
+
+
+def test_a_sweep_has_its_picture_and_ranking(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "sweep tiled --tile 4,8 --width 32,64 -q --name tiles -o sweep.html"
+    assert main(words.split()) == 0
+    assert main(["report", "tiles", "-q"]) == 0
+    for path in ("sweep.html", "report.html"):
+        text = Path(path).read_text("utf-8")
+        section = text[text.index("<h2>Sweep: tiles</h2>") :]
+        assert "4 of 4 points done" in section
+        assert "varied: width (2), tile (2)" in section or "tile (2), width (2)" in section
+        assert 'src="data:image/svg+xml;base64,' in section
+        links = section[: section.index("</table>")].count(">details</a>")
+        assert links == len(keys(path)) == 4
+    # The fastest stands first, and of the store too.
+    times = [run.measurement.time.median_s for run in memlab.runs(label="tiles")]
+    assert data("sweep.html")["runs"][0]["time"] == f"~{si_text(min(times), 's')}"
