@@ -140,6 +140,8 @@ class Counters(NamedCounters):
             table has them under `("shared", "atomic")`.
         shared_excessive_wavefronts: Wavefronts of shared memory beyond the ideal for the access
             width, of all directions.
+        shared_atomic_float_conflicts: Lanes that add floating point to an address of shared memory
+            which another lane of their warp adds to at once; each tries again in a loop.
         l1_wavefronts: Passes through the port of L1 and shared memory: the wavefronts of shared
             accesses, and one pass per 128-byte line of a global or local request.
         l1_read_sector_hits: Sectors of global loads that the L1 holds.
@@ -196,6 +198,7 @@ class Counters(NamedCounters):
     global_reduction_sectors = NamedCount(("global", "reduction"), "sectors")
     shared_atomic_instructions = NamedCount(("shared", "atomic"), "requests")
     shared_atomic_wavefronts = NamedCount(("shared", "atomic"), "wavefronts")
+    shared_atomic_float_conflicts: int = 0
     l1_wavefronts: int = 0
     l1_read_sector_hits: int = 0
     lrc_read_sectors: int = 0

@@ -155,12 +155,22 @@ def _accesses(
         if instruction.predicate == _NEVER:
             accesses[number] = Access(passes=0.0)
         elif instruction.name in _ACCESSES and indices:
-            accesses[number] = _mean_access(indices, tally, levels, contention)
+            accesses[number] = _mean_access(indices, program, tally, levels, contention)
     return accesses
+
+
+def _sharing_lanes(indices: Sequence[int], program: Program, tally: Tally) -> float:
+    """How many lanes of a warp have the same address of shared memory, in the mean; at least 1."""
+    words = sum(tally.words[index] for index in indices)
+    accessed = sum(
+        tally.lanes[index] * max(program.steps[index].counted_bytes // 4, 1) for index in indices
+    )
+    return max(accessed / words, 1.0) if words else 1.0
 
 
 def _mean_access(
     indices: Sequence[int],
+    program: Program,
     tally: Tally,
     levels: Mapping[int, AccessLevels],
     contention: Mapping[int, AtomicContention],
@@ -181,6 +191,7 @@ def _mean_access(
         sectors=sectors / requests,
         missed=missed,
         dram=dram / missed if missed > 0 else 0.0,
+        sharing_lanes=_sharing_lanes(indices, program, tally),
         slice_passes=max(met.slice_passes for met in atomics),
         sector_passes=max(met.sector_passes for met in atomics),
     )

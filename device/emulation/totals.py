@@ -27,6 +27,9 @@ from memlab.device.measurement import (
     Region,
 )
 
+WORD_BYTES = 4
+"""A word of shared memory."""
+
 _Access: TypeAlias = tuple[Space, Direction]
 _Key = TypeVar("_Key")
 
@@ -47,6 +50,13 @@ def total_counters(
     table = _access_table(tally, ((access, index) for index, access in accesses.items()))
     if loads_of_atomics is not None and loads_of_atomics.requests:
         table["shared", "load"] = table.get(("shared", "load"), AccessCounts()) + loads_of_atomics
+    met = sum(
+        max(tally.lanes[index] - tally.words[index] * WORD_BYTES // step.counted_bytes, 0)
+        for index, step in enumerate(program.steps)
+        if accesses.get(index) in (("shared", "atomic"), ("shared", "reduction"))
+        and step.row.of[:1] in (("f32",), ("f64",))
+        and step.counted_bytes
+    )
     flop = dict.fromkeys(FLOP_COUNTERS.values(), 0)
     for index, step in enumerate(program.steps):
         if step.row.flops:
@@ -59,6 +69,7 @@ def total_counters(
         l1_wavefronts=sum(
             counts.wavefronts for (space, _), counts in table.items() if space != "constant"
         ),
+        shared_atomic_float_conflicts=met,
         requested_atomic_bytes=detailed.total("global", "atomic", "reduction").requested_bytes,
         **flop,
         thread_instructions=sum(tally.lanes),

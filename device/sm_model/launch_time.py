@@ -281,6 +281,8 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
             step["passes"] = access.passes / constant_passes
             continue
         step["latency"] = max(issue.latency - _BEFORE_L1_CLOCKS, 0.0)
+        if instruction.name == "ATOMS" and access.sharing_lanes > 1:
+            _share_address(step, instruction, access.sharing_lanes, properties)
         step["lines"], step["sectors"] = max(access.lines, 1e-3), access.sectors
         step["missed"], step["dram"] = access.missed, access.dram
         if issue.kind == Kind.ATOMIC:
@@ -322,6 +324,24 @@ def _atomic_clocks(
         dependent_s = properties.global_atomic_same_address_float_s or interval_s
         serial_s = max(serial_s, access.sector_passes * dependent_s)
     return serial_s * clocks
+
+
+def _share_address(
+    step: Steps, instruction: MachineInstruction, lanes: float, properties: DeviceProperties
+) -> None:
+    """Let lanes with the same address of shared memory operate one after the other.
+
+    Those that all add one (`POPC`) are counted at once. Where an operation is a loop of
+    compare-and-swap, each round is one lane's; that lanes of other warps make it fail is left out.
+    """
+    parts = _parts(instruction)
+    if "POPC" in parts:
+        return
+    step["passes"] *= lanes * (properties.shared_atomic_same_address_clocks or 1.0)
+    if any(part.startswith("CAS") for part in parts):
+        shared = properties.shared_latency_clocks or 0.0
+        round_clocks = shared + (properties.shared_atomic_latency_clocks or 2 * shared)
+        step["latency"] += (lanes - 1) * round_clocks
 
 
 def _parts(instruction: MachineInstruction) -> list[str]:

@@ -19,6 +19,7 @@ class Access:
         sectors: 32-byte sectors; 0 for shared memory.
         missed: The share of the sectors that the L1 does not have.
         dram: The share of these that the L2 does not have.
+        sharing_lanes: Of an atomic on shared memory, the lanes of a warp that have one address.
         slice_passes: Of an atomic, the passes in the slice of the L2 that all blocks use most.
         sector_passes: Of an atomic, the passes in the sector that all blocks use most.
     """
@@ -28,6 +29,7 @@ class Access:
     sectors: float = 0.0
     missed: float = 0.0
     dram: float = 0.0
+    sharing_lanes: float = 1.0
     slice_passes: float = 0.0
     sector_passes: float = 0.0
 

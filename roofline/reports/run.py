@@ -14,6 +14,7 @@ from memlab.device.measurement import (
     integer_op_by_pipe,
     total_global_atomic_sectors,
 )
+from memlab.device.properties import WARP_SIZE
 from memlab.kernels.user.compiler_flags import less_exact_options
 from memlab.roofline.analysis import bus_utilization
 from memlab.roofline.ceilings import ceiling_label
@@ -66,6 +67,9 @@ MAX_SHOWN_BOUNDS = 3
 
 MAX_SHOWN_PIPES = 4
 """Pipes whose share of the instructions the report shows, the largest first."""
+
+CONFLICT_SHARE = 0.01
+"""From this share of the lanes of shared atomics on, retries are worth a word."""
 
 COUNTER_LABELS = {
     "global_load_requests": "load requests",
@@ -376,6 +380,8 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
                 f"{ceiling_label(name)} {si_text(seconds, 's')}" for name, seconds in longest
             ),
         )
+    if remark := _left_out(measurement):
+        yield "left out", remark
     point = roofline_point(measurement, placement)
     if measurement.flop or point.operation == "OP":
         rate = f"{_approximation_sign(time)}{si_text(point.per_s, f'{point.operation}/s')}"
@@ -402,6 +408,19 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
             yield "L1 port", f"{si_text(passes, '')} passes, busy {busy} of the time {where}"
         yield "of the ceiling", _ceiling_text(placement, point)
     yield "verified", _verification_text(measurement.verification, exactness_text(measurement))
+
+
+def _left_out(measurement: Measurement) -> str:
+    """What a modelled time does not know of this kernel; empty for nothing."""
+    counters = measurement.counters
+    conflicts = counters.shared_atomic_float_conflicts
+    lanes = WARP_SIZE * counters.shared_atomic_instructions
+    if measurement.time.provenance == "measured" or conflicts < CONFLICT_SHARE * lanes:
+        return ""
+    return (
+        f"retries of floating-point atomics in shared memory: {si_text(conflicts, '').strip()} "
+        "lanes meet others at an address; the kernel can take many times as long"
+    )
 
 
 def _instruction_facts(instructions: InstructionCounters) -> Iterable[tuple[str, str]]:

@@ -266,6 +266,9 @@ def expected_cost(site: Site, part: Part) -> list[int]:
             waves = count_wavefronts(relative + site.offset % 4, active, width)
             counts["wavefronts"] = waves.wavefronts
             counts["excessive"] = waves.wavefronts - waves.ideal
+            words = (relative[0] + site.offset % 4)[:, None] // 4 + np.arange(max(width // 4, 1))
+            parts = words.reshape(2 if width == 16 else 1, -1)  # half a warp at a time
+            counts["words"] = sum(len(np.unique(part)) for part in parts)
         elif part.space == "local":
             sectors = count_local(relative, active, offset, width)
             counts["sectors"], counts["wavefronts"] = sectors.sectors, sectors.lines

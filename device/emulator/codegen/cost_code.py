@@ -112,7 +112,10 @@ def shared_cost(words: NarrowLanes, width: int) -> Cost:
         wavefronts += reduce(load, "umax")
         ideal += (reduce(load.to(U16), "add") + _BANKS - 1) // _BANKS
         start += run
-    return _cost_of(requests=1, wavefronts=wavefronts, excessive=wavefronts - ideal)
+    words_used = reduce(counts[0], "add")
+    return _cost_of(
+        requests=1, wavefronts=wavefronts, excessive=wavefronts - ideal, words=words_used
+    )
 
 
 @compiled

@@ -53,11 +53,11 @@ class Array(Record):
     stored: int  # whether a store, or an atomic operation, has written to it
 
 
-COUNTERS = ("requests", "sectors", "wavefronts", "excessive", "addresses", "", "", "")
+COUNTERS = ("requests", "sectors", "wavefronts", "excessive", "addresses", "words", "", "")
 """The columns of the counters of memory instructions: 64-bit integers, a row per instruction.
 
-As in `Tally`, but that `addresses` are the distinct addresses of accesses to global memory, summed
-over warps."""
+As in `Tally`, but that `addresses` are the distinct addresses of accesses to global memory, and
+`words` the distinct words of those to shared memory, summed over warps."""
 
 Counts = Annotated[Value, (S64, len(COUNTERS))]
 """A row of the counters."""

@@ -27,6 +27,8 @@ class Tally:
         bytes: Bytes that the lanes requested.
         used: Bytes of global memory that the warps requested; bytes that several lanes of a warp
             request count once.
+        words: Words of shared memory that the warps accessed; a word that several lanes of a warp
+            access counts once.
     """
 
     lanes: list[int]
@@ -37,11 +39,12 @@ class Tally:
     excessive: list[int]
     bytes: list[int]
     used: list[int]
+    words: list[int]
 
     @classmethod
     def zeros(cls, instructions: int) -> Tally:
         """A tally of zeros."""
-        return cls(*([0] * instructions for _ in range(8)))
+        return cls(*([0] * instructions for _ in fields(cls)))
 
     @classmethod
     def sum(cls, tallies: Sequence[Tally]) -> Tally:
@@ -67,5 +70,5 @@ def tally_of(native: NativeProgram, context: ChunkContext) -> Tally:
     requested[at] = lanes[at] * native.sites["size"]
     used[at] = counts["addresses"][at] * native.sites["counted_bytes"]
     names = ("requests", "sectors", "wavefronts", "excessive")
-    columns = [lanes, warps, *(counts[name] for name in names), requested, used]
+    columns = [lanes, warps, *(counts[name] for name in names), requested, used, counts["words"]]
     return Tally(*(column.tolist() for column in columns))
