@@ -54,14 +54,18 @@ def _description(result: object) -> str:
 
 @_description.register
 def _(run: Run) -> str:
-    number = "" if run.id is None else f"{run.id}: "
+    name = (
+        f"'{elide_middle(run.identity.name, MAX_LAUNCH_CHARACTERS)}'" if run.identity.name else ""
+    )
+    which = " ".join(filter(None, ("" if run.id is None else str(run.id), name)))
+    launch = _launch_text(run.measurement.kernel, run.measurement.parameters)
     placement = run.placement
     ceiling = ceiling_label(placement.ceiling)
     share = f"{100 * placement.fraction_of_ceiling:.3g}% of the {ceiling} ceiling"
     if run.measurement.coverage.not_counted:
         share = "not counted"
     return (
-        f"{number}{_launch_text(run.measurement.kernel, run.measurement.parameters)} on "
+        f"{which}{': ' if which else ''}{launch} on "
         f"{_device_text(run.measurement.device)}: {_time_text(run.measurement)}, {share}, "
         f"{_verification_text(run.measurement.verification)}"
     )

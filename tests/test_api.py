@@ -21,7 +21,7 @@ from memlab.device.properties import device_summary
 from memlab.errors import MemlabWarning, UsageError
 from memlab.roofline.documents.peaks import peaks_from_document
 from memlab.roofline.documents.runs import run_document
-from memlab.roofline.run import Run
+from memlab.roofline.run import Run, RunIdentity
 from memlab.roofline.store.run_filter import RunFilter
 from memlab.roofline.store.store import Store
 
@@ -271,6 +271,8 @@ def test_a_result_is_one_line(make_run: Callable[..., Run]) -> None:
         "<Run tiled width=2048 tile=16 on h200 (emulated): ~2.25 ms, "
         "81% of the L1 / shared ceiling, passed>"
     )
+    labelled = replace(make_run(), id=3, identity=RunIdentity(label="before"))
+    assert repr(labelled).startswith("<Run 3 'before': tiled width=2048 ")
     assert repr(replace(make_run(), id=3)).startswith("<Run 3: tiled width=2048 ")
     assert repr(run.measurement).startswith(
         "<Measurement tiled width=32 tile=8 on h200 (emulated): "
