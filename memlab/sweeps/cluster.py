@@ -285,7 +285,7 @@ class DaskPool:
 
     def _start(self, job: PointJob, address: str, attempt: int) -> None:
         cores: tuple[int, ...] = ()
-        if self._local is not None and not self._on_gpu:
+        if self._local is not None:  # the emulator counts for GPUs, too
             cores = self._local.cores(self._names.get(address, ""))
         device = 0 if self._on_gpu else _emulated_name(str(job.device or ""))
         future = self._client.submit(

@@ -55,11 +55,11 @@ class LocalWorkers:
     def cores(self, name: str) -> tuple[int, ...]:
         """The cores of a worker: an equal share of those that this process may use."""
         slot = name.removeprefix(NAME_PREFIX)
-        usable = sorted(os.sched_getaffinity(0))
         if not slot.isdecimal():
             return ()
-        number = int(slot)
-        return tuple(usable[number :: self.count]) or (usable[number % len(usable)],)
+        number, usable = int(slot), sorted(os.sched_getaffinity(0))
+        first, end = (len(usable) * place // self.count for place in (number, number + 1))
+        return tuple(usable[first:end]) or (usable[number % len(usable)],)
 
     def restart_dead(self) -> None:
         """Start workers again that died."""

@@ -169,7 +169,7 @@ class SweepLoop:
     def _report(self) -> None:
         if self._progress is None:
             return
-        total = len(self._definition.space) - self.excluded
+        total = self._definition.space.size - self.excluded
         total = min(total, self._definition.budget or total)
         done = len(self._rows)
         left = ""

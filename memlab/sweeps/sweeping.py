@@ -128,6 +128,7 @@ def sweep(
         definition = make_definition(
             kernels, device, parameters, restrict, options, ranking.name, strategy, budget
         )
+        check_strategy(strategy, budget, definition.space.size)
         entry = None
     pool = _open_pool(definition, workers, scheduler, progress)
     try:
@@ -188,7 +189,7 @@ def _run(
             definition.space.axes,
             objective,
             rows,
-            len(definition.space),
+            definition.space.size,
             loop.excluded,
             None if best is None else _properties(best.measurement.device),
         )

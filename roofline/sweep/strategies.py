@@ -6,6 +6,7 @@ import random
 from typing import TYPE_CHECKING, Any, Protocol
 
 from memlab.errors import DeviceError, UsageError, suggest_nearest
+from memlab.roofline.sweep.space import MAX_POINTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,12 +38,22 @@ class Strategy(Protocol):
         ...
 
 
-def check_strategy(name: str, budget: int | None) -> None:
+def check_strategy(name: str, budget: int | None, points: int = 0) -> None:
     """Refuse a strategy before the work that it would order.
+
+    Args:
+        name: One of `STRATEGIES`.
+        budget: The most points to ask for; None for all.
+        points: The points of the space.
 
     Raises:
         UsageError: There is no such strategy, or it needs a budget.
     """
+    if budget is None and points > MAX_POINTS:
+        raise UsageError(
+            f"the sweep has {points:,} points, and at most {MAX_POINTS:,} can all be run: give "
+            "fewer values, or --strategy random --budget 100"
+        )
     if name not in STRATEGIES:
         raise UsageError(f"no strategy {name!r}: {suggest_nearest(name, STRATEGIES)}")
     if budget is not None and budget < 1:
@@ -69,17 +80,27 @@ def make_strategy(
         UsageError: As `check_strategy`.
         DeviceError: Optuna is not installed.
     """
-    check_strategy(name, budget)
-    numbers: Iterator[int] = iter(range(len(space)))
+    check_strategy(name, budget, space.size)
+    numbers: Iterator[int] = iter(range(space.size))
     if name == "random":
-        numbers = _shuffled(len(space), seed)
+        numbers = _shuffled(space.size, seed)
     if name == "tpe":
-        return OptunaStrategy(space, admits, budget or len(space), seed)
+        return OptunaStrategy(space, admits, budget or space.size, seed)
     return ListStrategy(numbers, admits, budget)
 
 
 def _shuffled(count: int, seed: int) -> Iterator[int]:
-    return iter(random.Random(seed).sample(range(count), count))
+    """Numbers below `count` in random order, each once."""
+    chance = random.Random(seed)
+    if count <= MAX_POINTS:
+        yield from chance.sample(range(count), count)
+        return
+    drawn: set[int] = set()  # of so many, those that are drawn twice are few
+    while len(drawn) < MAX_POINTS:
+        number = chance.randrange(count)
+        if number not in drawn:
+            drawn.add(number)
+            yield number
 
 
 class ListStrategy:
@@ -123,7 +144,7 @@ class OptunaStrategy:
             axis.name: _distribution(optuna, axis) for axis in space.axes if axis.varies
         }
         self._space, self._admits, self._left = space, admits, budget
-        self._spare = filter(admits, _shuffled(len(space), seed))
+        self._spare = filter(admits, _shuffled(space.size, seed))
         self._asked: dict[int, Any] = {}
 
     def ask(self) -> int | None:

@@ -140,6 +140,33 @@ def test_stored_points_are_not_run_again(folder: Path, monkeypatch: pytest.Monke
     assert not any(row.reused for row in again.rows)
 
 
+def test_files_that_a_launch_names_tell_points_apart(folder: Path) -> None:
+    (folder / "scale.cu").write_text('#include "factor.h"\n' + SOURCE.replace("2.0f", "FACTOR"))
+    (folder / "reference.py").write_text("def twice(x, y, n):\n    return 2 * x\n")
+    np.save(folder / "x.npy", np.ones(64, np.float32))
+    launch: dict[str, Any] = {
+        **SCALE,
+        "symbols": {"N": 64, "B": 32},
+        "args": ["f32[]=@x.npy", "out:f32[N]", "N"],
+        "reference": "reference.py:twice",
+        "keep": True,
+    }
+
+    def statuses() -> list[tuple[str, bool]]:
+        rows = memlab.sweep("scale.cu:scale", **launch).rows
+        return sorted({(row.status, row.reused) for row in rows})
+
+    (folder / "factor.h").write_text("#define FACTOR 2.0f\n")
+    assert statuses() == [("done", False)]
+    assert statuses() == [("done", True)]
+    (folder / "factor.h").write_text("#define FACTOR 3.0f\n")
+    assert statuses() == [("wrong", False)]
+    (folder / "reference.py").write_text("def twice(x, y, n):\n    return 3 * x\n")
+    assert statuses() == [("done", False)]
+    np.save(folder / "x.npy", np.ones(65, np.float32)[:64].astype(np.float32) * 5)
+    assert statuses() == [("done", False)]
+
+
 def interrupt_after(points: int) -> Any:
     def progress(step: str, fraction: float | None) -> None:
         if step.startswith(f"{points} of"):

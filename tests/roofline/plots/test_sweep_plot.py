@@ -19,11 +19,11 @@ def swept(make_run: object, *axes: Axis, missing: int = 0) -> Sweep:
     space = Space((Axis("kernel", "kernel", ("tiled",)), *axes))
     objective = find_objective("time")
     rows = []
-    for number in range(len(space)):
+    for number in range(space.size):
         run = make_run()  # type: ignore[operator]
         time = replace(run.measurement.time, median_s=1e-3 * (number + 1))
         run = replace(run, measurement=replace(run.measurement, time=time))
-        done = number < len(space) - missing
+        done = number < space.size - missing
         rows.append(
             SweepRow(
                 space.values(number),
@@ -38,7 +38,7 @@ def swept(make_run: object, *axes: Axis, missing: int = 0) -> Sweep:
         space.axes,
         objective,
         ranked(rows, objective),
-        len(space),
+        space.size,
         properties=H200,
     )
 

@@ -45,16 +45,24 @@ def test_what_is_no_list_is_one_line(given: object) -> None:
 
 
 def test_points_are_all_combinations_once() -> None:
-    points = [tuple(SPACE.values(number).values()) for number in range(len(SPACE))]
+    points = [tuple(SPACE.values(number).values()) for number in range(SPACE.size)]
 
     assert points == list(itertools.product((1, 2, 4), ("x", "y")))
     assert [SPACE.number(SPACE.place(number)) for number in range(6)] == list(range(6))
     with pytest.raises(UsageError, match="given twice"):
         make_space([Axis("N", "symbol", (1,)), Axis("N", "macro", (1,))])
-    with pytest.raises(UsageError, match="at most 1,000,000"):
-        make_space(
-            [Axis("N", "symbol", tuple(range(1001))), Axis("M", "macro", tuple(range(1000)))]
-        )
+
+
+@pytest.mark.parametrize("name", ["random", "tpe", "all"])
+def test_a_space_beyond_counting_is_sampled(name: str) -> None:
+    space = make_space([Axis(name, "symbol", tuple(range(100))) for name in "abcdefghijkl"])
+    with pytest.raises(UsageError, match=r"at most 1,000,000.*--budget 100"):
+        make_strategy(name, space, lambda number: True, None, 0)
+
+    strategy = make_strategy(name, space, lambda number: number % 2 == 0, 5, 0)
+    asked = {strategy.ask() for _ in range(5)}
+    assert len(asked - {None}) == 5
+    assert strategy.ask() is None
 
 
 @pytest.mark.parametrize("name", ["all", "random", "tpe"])
