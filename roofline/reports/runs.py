@@ -30,6 +30,9 @@ WHOLE_WORD_COLUMNS = 32
 MAX_CELL_CHARACTERS = 300
 """Longest name in the table; `memlab runs show` has it whole."""
 
+LABEL_COLUMNS = 16
+"""Width that a longer label has before kernels get more than their longest word."""
+
 MIN_KERNEL_COLUMNS = 9
 """Narrower, a kernel's name is not readable."""
 
@@ -74,9 +77,10 @@ def _widths(columns: Mapping[str, Sequence[Cell]], available: int) -> dict[str, 
     for name in OPTIONAL_COLUMNS:
         if _spare(widths, available) < 0:
             widths.pop(name, None)
-    for name in FOLDED_COLUMNS:
+    for name, most in (("label", LABEL_COLUMNS), *((name, available) for name in FOLDED_COLUMNS)):
         if name in widths:
-            widths[name] = min(whole[name], widths[name] + max(0, _spare(widths, available)))
+            room = widths[name] + max(0, _spare(widths, available))
+            widths[name] = max(widths[name], min(whole[name], room, most))
     widths["kernel"] = max(MIN_KERNEL_COLUMNS, widths["kernel"] + min(0, _spare(widths, available)))
     return widths
 
@@ -131,8 +135,13 @@ def _cells(run: Run) -> dict[str, Cell]:
 
 
 def _clauses(text: str) -> list[str]:
-    """Split a list at its commas, which stay."""
-    return text.replace(", ", ",\n").split("\n") if text else []
+    """Split parameters at their commas, which stay, and lists of words at their blanks."""
+    clauses = text.replace(", ", ",\n").split("\n") if text else []
+    return [
+        part
+        for clause in clauses
+        for part in ([clause] if clause.count(" ") < 2 else clause.split(" "))
+    ]
 
 
 def _shortened(text: str) -> str:
