@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from unicodedata import category
+from xml.etree import ElementTree
 
 import pytest
 from fuzzing import ODD, TIMES, cases
@@ -24,12 +25,24 @@ from memlab.device.datasheets import loader
 from memlab.device.measurement import Time, flop_by_pipe
 from memlab.errors import UsageError
 from memlab.roofline.ceilings import ceilings, measured_ceilings
+from memlab.roofline.comparison.compare import compare_runs
+from memlab.roofline.comparison.conditions import (
+    judge_comparison,
+    parse_condition,
+    regressions,
+)
+from memlab.roofline.comparison.records import Comparison
+from memlab.roofline.documents.comparison import comparison_csv, comparison_document
+from memlab.roofline.documents.comparison_markdown import comparison_markdown
 from memlab.roofline.documents.frames import picture_csv
+from memlab.roofline.documents.gates import junit_xml, sarif_document
 from memlab.roofline.documents.peaks import peaks_document, peaks_from_document
 from memlab.roofline.documents.runs import run_document, run_from_document, runs_csv
+from memlab.roofline.plots.comparison import draw_comparison
 from memlab.roofline.plots.figure import render_figure
 from memlab.roofline.plots.roofline import MAX_RUNS, draw_roofline
-from memlab.roofline.reports.parts import console
+from memlab.roofline.reports.comparison import comparison_report
+from memlab.roofline.reports.parts import console, rendered_text
 from memlab.roofline.reports.run import run_report
 from memlab.roofline.reports.runs import runs_table
 from memlab.roofline.run import Ceiling, Run
@@ -105,6 +118,29 @@ def show(run: Run) -> None:
     ]
 
 
+def compare_all(base: Run, runs: Sequence[Run]) -> None:
+    """Compare runs with another one, both ways, in all forms but pictures."""
+    conditions = [parse_condition(text) for text in ("time>+3%", "dram_read_bytes>0%", "tile>+1")]
+    for pair in (pair for run in runs for pair in ((base, run), (run, base))):
+        for force in (False, True):
+            compared = Comparison((compare_runs(*pair, force=force),), forced=force)
+            judged = (*judge_comparison(compared, conditions), *regressions(compared))
+            compared = replace(compared, conditions=judged)
+            text = rendered_text(comparison_report(compared, everything=force), 80)
+            assert all(len(line) <= 80 for line in text.splitlines())
+            comparison_csv(compared)
+            comparison_markdown(compared)
+            ElementTree.fromstring(junit_xml(compared))
+            json.dumps([comparison_document(compared), sarif_document(compared)], allow_nan=False)
+
+
+def draw_comparisons(base: Run, runs: Sequence[Run]) -> None:
+    """Draw the comparisons of runs with another one."""
+    for run in runs:
+        compared = Comparison((compare_runs(base, run),))
+        render_figure(draw_comparison(compared, ROOFS, H200.name), "svg")
+
+
 def draw_all(runs: Sequence[Run], measured: Sequence[Ceiling] = ()) -> None:
     """Draw runs, each one of them: as many in a picture as it takes."""
     for start in range(0, len(runs), MAX_RUNS):
@@ -137,6 +173,9 @@ def test_every_number_of_a_run_that_is_absurd(document: Any) -> None:
     runs_csv(seen.values())
     picture_csv(seen.values(), ROOFS)
     draw_all([*drawn.values()])
+    base = run_from_document(document)
+    compare_all(base, [*seen.values()])
+    draw_comparisons(base, [*drawn.values()])
 
 
 def test_every_number_of_measured_peaks_that_is_absurd(make_run: Callable[..., Run]) -> None:
