@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -23,7 +24,7 @@ from memlab.text import plural
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
     from memlab.roofline.comparison.records import (
         Comparison,
@@ -50,6 +51,9 @@ LINE_COUNTERS_SHOWN = (
 
 MAX_LINES = 12
 """The most source lines that a report without `everything` shows."""
+
+MAX_SOURCE_CHARACTERS = 200
+"""The longest source line that is shown whole."""
 
 MAX_PAIRS_IN_FULL = 1
 """With more pairs a report without `everything` has a row for each."""
@@ -153,28 +157,49 @@ def _fact(change: FigureChange) -> tuple[str, RenderableType]:
     return change.label, text
 
 
-def _figures_table(title: str, rows: Sequence[FigureChange]) -> Table | None:
+def _figures_table(title: str, rows: Sequence[FigureChange]) -> _FigureTable | None:
     if not rows:
         return None
-    table = _table(title)
-    for change in rows:
-        table.add_row(
-            Text(f"  {change.label}", style="dim"),
-            _cell(change, change.a),
-            _cell(change, change.b),
-            Text(_change_text(change), style=JUDGEMENT_STYLES.get(change.judgement, "")),
-        )
-    return table
-
-
-def _table(title: str) -> Table:
-    right = {"justify": "right", "no_wrap": True}
-    return bare_table(
-        Column(Text(title, style="bold"), width=LABEL_WIDTH),
-        Column(Text("A", style="dim"), width=VALUE_WIDTH, **right),  # type: ignore[arg-type]
-        Column(Text("B", style="dim"), width=VALUE_WIDTH, **right),  # type: ignore[arg-type]
-        Column(Text("change", style="dim"), width=CHANGE_WIDTH, **right),  # type: ignore[arg-type]
+    return _FigureTable(
+        title,
+        tuple(
+            (
+                Text(f"  {change.label}", style="dim"),
+                Text(_cell(change, change.a)),
+                Text(_cell(change, change.b)),
+                Text(_change_text(change), style=JUDGEMENT_STYLES.get(change.judgement, "")),
+            )
+            for change in rows
+        ),
     )
+
+
+@dataclass(frozen=True)
+class _FigureTable:
+    """Figures of A and B: in the same columns in every section, or as narrow as they can be."""
+
+    title: str
+    rows: tuple[tuple[Text, Text, Text, Text], ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        names = (self.title, "A", "B", "change")
+        wide = options.max_width >= LABEL_WIDTH + 2 * VALUE_WIDTH + CHANGE_WIDTH + 3
+        widths: tuple[int | None, ...] = (LABEL_WIDTH, VALUE_WIDTH, VALUE_WIDTH, CHANGE_WIDTH)
+        table = bare_table(
+            *(
+                Column(
+                    Text(name, style="dim" if place else "bold"),
+                    width=width if wide else None,
+                    justify="right" if place else "left",
+                    no_wrap=bool(place),
+                )
+                for place, (name, width) in enumerate(zip(names, widths, strict=True))
+            )
+        )
+        table.show_header = bool(self.title)
+        for row in self.rows:
+            table.add_row(*row)
+        yield table
 
 
 def _cell(change: FigureChange, value: str | int | float | None) -> str:
@@ -198,20 +223,17 @@ def _lines_section(pair: PairComparison, everything: bool) -> RenderableType | N
     if not lines:
         return None
     shown = lines if everything else lines[:MAX_LINES]
-    table = _table("Source lines")
     parts: list[RenderableType] = []
     for line in shown:
         parts.append(indented(_line_title(pair, line)))
-        table = _table("")
-        table.show_header = False
+        rows = []
         for name in names:
             if name in line.counters:
                 a, b = line.counters[name]
                 change = change_text((b - a) / a) if a else "from none"
-                table.add_row(
-                    Text(f"    {name.replace('_', ' ')}", style="dim"), f"{a:,}", f"{b:,}", change
-                )
-        parts.append(table)
+                label = Text(f"    {name.replace('_', ' ')}", style="dim")
+                rows.append((label, Text(f"{a:,}"), Text(f"{b:,}"), Text(change)))
+        parts.append(_FigureTable("", tuple(rows)))
     if len(lines) > len(shown):
         parts.append(indented(Text(f"{len(lines) - len(shown)} more lines: --all", style="dim")))
     return Group(Text("Source lines", style="bold"), *parts)
@@ -226,9 +248,8 @@ def _line_title(pair: PairComparison, line: LineChange) -> Text:
         moved = f", in A {line.a.line}"
     place = f"{elide_middle(name, 40)}:{counters.line}{moved}"
     match = "" if line.match == "same" else f" ({line.match})"
-    text = Text.assemble((place, "cyan"), (f"{match}  ", "yellow"), counters.text.strip())
-    text.no_wrap, text.overflow = True, "ellipsis"
-    return text
+    source = elide_middle(counters.text.strip(), MAX_SOURCE_CHARACTERS)
+    return Text.assemble((place, "cyan"), (f"{match}  ", "yellow"), source)
 
 
 def _pairs_table(comparison: Comparison) -> RenderableType:

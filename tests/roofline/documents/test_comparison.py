@@ -191,14 +191,15 @@ def test_hostile_names_stay_text_everywhere():
     assert "\x00" not in report
 
 
+@pytest.mark.parametrize("columns", [60, 80])
 @pytest.mark.parametrize("everything", [False, True])
-def test_the_report_is_whole_at_80_columns(everything):
+def test_the_report_is_whole_at_60_and_80_columns(everything, columns):
     compared = comparison("global_load_sectors>0%")
-    text = rendered_text(comparison_report(compared, everything=everything), 80)
-    assert max(map(len, text.splitlines())) <= 80
+    text = rendered_text(comparison_report(compared, everything=everything), columns)
+    assert max(map(len, text.splitlines())) <= columns
     assert "…" not in text
     assert "global load sectors" in text
-    assert ("global store sectors" in text) == everything  # unchanged
+    assert ("L2 write sectors" in text) == everything  # unchanged
     assert "src/my kernel.cu:12" in text
 
 
