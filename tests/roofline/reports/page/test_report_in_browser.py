@@ -420,18 +420,23 @@ def test_the_theme_is_switched_and_kept(visit) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
-def test_axe_finds_nothing_serious(visit, width: int, scheme: str) -> None:
+@pytest.mark.parametrize("made", [ladder_page, comparison_page])
+def test_axe_finds_nothing_serious(visit, tmp_path: Path, made, width: int, scheme: str) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
-    page = visit(width=width, color_scheme=scheme, bypass_csp=True, reduced_motion="reduce")
+    path = tmp_path / "page.html"
+    path.write_text(made(), encoding="utf-8")
+    page = visit("", path, width, color_scheme=scheme, bypass_csp=True, reduced_motion="reduce")
     page.locator("#unfold").click()
     for closed in page.locator("details:not([open]) > summary").all():
         if closed.is_visible():
             closed.click()
     page.evaluate("scrollTo(0, 0)")
-    page.mouse.move(*centre(point(page, TILED32, "l2")))
+    page.mouse.move(*centre(page.locator(".mark").first))
+    assert page.locator("#card").is_visible()
     found = Axe().run(page).response["violations"]
     serious = [
         (each["id"], [node["target"] for node in each["nodes"]][:5])
