@@ -28,7 +28,7 @@ from memlab.roofline.units import column_number, si_text
 from memlab.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from memlab.device.machine_code.listing import MachineListing
     from memlab.roofline.comparison.records import Comparison
@@ -99,7 +99,7 @@ def report_document(
         (
             _header(title, [device_text(entry.device) for entry in devices], len(runs), date),
             "<main>",
-            _roofline(devices),
+            _roofline([reported.run for reported in runs], devices),
             _overview(named),
             *(comparison_section(comparison, by_record) for comparison in comparisons),
             *(sweep_section(sweep, by_record) for sweep in sweeps),
@@ -121,7 +121,7 @@ def _header(title: str, devices: Sequence[str], count: int, date: str) -> str:
     )
 
 
-def _roofline(devices: Sequence[DeviceRoofs]) -> str:
+def _roofline(runs: Iterable[Run], devices: Sequence[DeviceRoofs]) -> str:
     levels = (("all", "All levels"), *((key, ceiling_label(key)) for key in TRAFFIC_LEVELS))
     radios = "".join(
         f'<label><input type="radio" name="level" value="{key}">'
@@ -134,7 +134,9 @@ def _roofline(devices: Sequence[DeviceRoofs]) -> str:
     )
     chooser = f'<label class="device">Device <select id="device">{options}</select></label>'
     return Template(asset("roofline.html")).substitute(
-        chooser=chooser if len(devices) > 1 else "", levels=radios
+        chooser=chooser if len(devices) > 1 else "",
+        levels=radios,
+        look="" if any(run.placement.flop_per_s for run in runs) else "empty",
     )
 
 

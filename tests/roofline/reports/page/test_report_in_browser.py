@@ -216,17 +216,27 @@ def test_a_kernel_without_flops_is_named_below_the_chart(visit) -> None:
     assert "no FLOPs: copy" in page.locator("#note").inner_text()
 
 
+def test_without_any_flops_there_is_no_empty_chart(visit, tmp_path: Path) -> None:
+    path = tmp_path / "copy.html"
+    path.write_text(page_of([run("copy")]), encoding="utf-8")
+    page = visit("", path)
+    assert page.locator("#chart").is_hidden()
+    assert page.get_by_text("No run here does floating-point operations").is_visible()
+    assert page.get_by_role("heading", name="Busy, share of the time").is_visible()
+
+
 def test_the_address_holds_what_is_selected(visit) -> None:
     page = visit()
     assert page.evaluate("location.hash") == ""
     page.get_by_role("radio", name="L2").check(force=True)
     page.get_by_role("button", name="1 more").click()
     page.get_by_role("button", name="FP64", exact=True).click()
-    page.get_by_label("Show naive 16", exact=True).uncheck()
+    page.get_by_label("Show tiled 8", exact=True).uncheck()
     page.get_by_label("Filter").fill("tiled & tile")
     page.get_by_label("Filter").fill("tiled")
     page.get_by_role("button", name="Fit").click()
     page.locator("table.runs a").nth(3).click()
+    assert shown_runs(page) == {"3", "4"}
     address = page.evaluate("location.hash")
     other = visit(address)
     for read in (shown_runs, shown_roofs, axis_labels):
@@ -281,7 +291,7 @@ def test_dragging_moves_the_view_and_opens_nothing(visit) -> None:
 
 def test_advice_leads_to_its_line(visit) -> None:
     page = visit(f"#at=run-{TILED32}")
-    page.get_by_role("link", name="line 9").click()
+    page.get_by_role("link", name="line 9").first.click()
     row = page.locator(f"#run-{TILED32}-L9")
     assert "tile[y][x] = sum;" in row.inner_text()
     assert row.evaluate("e => e === document.activeElement")
