@@ -49,7 +49,7 @@ class Chart {
   // and four decades below the highest peak; wider where a run is beyond them.
   wholeView() {
     const known = this.device.roofs.filter((roof) => roof.shown || this.options.roofShown(roof));
-    const peaks = known.filter((roof) => roof.kind === "compute").map((roof) => roof.value);
+    const peaks = known.filter((roof) => roof.kind !== "bandwidth").map((roof) => roof.value);
     const bandwidths = known.filter((roof) => roof.kind === "bandwidth").map((roof) => roof.value);
     const runs = this.data.runs.filter((run) => run.device === this.options.device() && run.flops);
     const rates = runs.map((run) => run.flops);
@@ -131,24 +131,26 @@ class Chart {
     group.append(svg("path", { class: "axis", d: `M${left},${top}V${bottom}H${right}` }));
     const level = this.options.level();
     const label = this.data.levels.find((each) => each.key === level)?.label;
+    const integers = this.data.runs.some((run) => run.device === this.options.device() && run.operation === "OP");
     const which = level === "all" ? "bytes of each level"
       : level === "requested" || level === "compulsory" ? `${label} bytes` : `bytes at ${label}`;
     group.append(svg("text", { class: "title", x: left + width / 2, y: this.height - 8, "text-anchor": "middle" },
-      `Arithmetic intensity, FLOP/B (${which})`));
-    group.append(svg("text", { class: "title", x: 4, y: 14 }, "Performance, FLOP/s"));
+      `Arithmetic intensity, FLOP/B${integers ? ", of integers OP/B" : ""} (${which})`));
+    group.append(svg("text", { class: "title", x: 4, y: 14 },
+      `Performance, FLOP/s${integers ? ", of integers OP/s" : ""}`));
   }
 
   // Draws the roofs; returns the line of each, in pixels, with boxes along it.
   drawRoofs(group) {
     const level = this.options.level();
     const bandwidths = this.roofs.filter((roof) => roof.kind === "bandwidth");
-    const peaks = this.roofs.filter((roof) => roof.kind === "compute");
+    const peaks = this.roofs.filter((roof) => roof.kind !== "bandwidth");
     const fastest = Math.max(...bandwidths.map((roof) => roof.value));
     const highest = Math.max(...peaks.map((roof) => roof.value));
     const ends = (roof, value) => {
       const [x0, x1] = this.shownView.x.map((power) => 10 ** power);
       const [y0, y1] = this.shownView.y.map((power) => 10 ** power);
-      if (roof.kind === "compute") {
+      if (roof.kind !== "bandwidth") {
         const from = bandwidths.length ? Math.max(x0, value / fastest) : x0;
         return [[from, value], [x1, value], from < x1 && value >= y0 && value <= y1];
       }
@@ -158,7 +160,7 @@ class Chart {
     };
     const lines = [];
     for (const roof of [...peaks, ...bandwidths]) {
-      const plain = level === "all" || roof.kind === "compute" || roof.key === level;
+      const plain = level === "all" || roof.kind !== "bandwidth" || roof.key === level;
       const looks = plain ? "roof" : "roof other";
       if (roof.reached) {
         const [[x1, y1], [x2, y2], seen] = ends(roof, roof.reached);
@@ -224,8 +226,7 @@ class Chart {
   labelRoofs(group, lines, taken) {
     const height = this.fontSize + 2;
     for (const { roof, a, b, faded } of lines) {
-      const unit = roof.kind === "bandwidth" ? "B/s" : "FLOP/s";
-      const reached = roof.reached ? `, ${siNumber(Number(roof.reached.toPrecision(3)))}${unit} measured` : "";
+      const reached = roof.reached ? `, ${siNumber(Number(roof.reached.toPrecision(3)))}${roof.unit} measured` : "";
       const text = `${roof.label} ${roof.text}${reached}`;
       const width = measureText(text, `500 ${this.fontSize}px ${FONT}`) + 4;
       const angle = Math.atan2(b[1] - a[1], b[0] - a[0]);
@@ -233,7 +234,7 @@ class Chart {
       const room = length - width - 6;
       if (room < 0) continue;
       const steps = Array.from({ length: Math.floor(room / 8) + 1 }, (_, index) => index * 8 + 4);
-      if (roof.kind === "compute") steps.reverse();
+      if (roof.kind !== "bandwidth") steps.reverse();
       for (const [step, offset] of [-5, height + 3].flatMap((each) => steps.map((step) => [step, each]))) {
         const corner = [
           a[0] + step * Math.cos(angle) - offset * Math.sin(angle),
@@ -378,7 +379,7 @@ class Chart {
         html("dt", {}, "output"), html("dd", { class: run.verified === "failed" ? "bad" : null },
           run.verified === "skipped" ? "not verified" : run.verified)),
       rows.length ? html("table", {}, html("thead", {}, html("tr", {}, html("td"),
-        html("th", { scope: "col" }, "bytes"), html("th", { scope: "col" }, "FLOP/B"))),
+        html("th", { scope: "col" }, "bytes"), html("th", { scope: "col" }, `${run.operation}/B`))),
       html("tbody", {}, ...rows)) : "",
       html("p", { class: "quiet hint" }, "Enter or click: details"),
     );

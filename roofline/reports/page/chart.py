@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memlab.device.measurement import flop_by_pipe
-from memlab.device.properties import architecture_name
+from memlab.device.properties import INTEGER_KINDS, architecture_name
 from memlab.roofline.ceilings import ceiling_label, ceiling_unit, ceilings_by_key
-from memlab.roofline.placement import bytes_moved
+from memlab.roofline.placement import bytes_moved, roofline_point
 from memlab.roofline.plots.style import run_styles
 from memlab.roofline.reports.parts import percent
 from memlab.roofline.reports.run import time_label
@@ -132,11 +132,12 @@ def parameters_line(run: Run) -> str:
 
 
 def rate_text(run: Run) -> str:
-    """Name a run's rate: its FLOPs or, where it has none, its compulsory bytes, over its time."""
+    """Name a run's rate: its FLOPs, integer operations or compulsory bytes over its time."""
     measurement, time = run.measurement, run.measurement.time
     sign = "" if time.provenance == "measured" else "~"
-    if measurement.flop:
-        return sign + si_text(run.placement.flop_per_s, "FLOP/s")
+    point = roofline_point(measurement, run.placement)
+    if measurement.flop or point.operation == "OP":
+        return sign + si_text(point.per_s, f"{point.operation}/s")
     return sign + si_text(measurement.compulsory_bytes / time.median_s, "B/s")
 
 
@@ -173,6 +174,7 @@ def _device(entry: DeviceRoofs, runs: Sequence[Run]) -> dict[str, Any]:
         for pipe, flop in flop_by_pipe(run.measurement.counters).items()
         if flop
     }
+    used |= {run.placement.ceiling for run in runs}.intersection(INTEGER_KINDS)
     reached = ceilings_by_key(entry.measured)
     return {
         "key": _plain(entry.device.key),
@@ -184,6 +186,7 @@ def _device(entry: DeviceRoofs, runs: Sequence[Run]) -> dict[str, Any]:
                 "value": ceiling.value,
                 "text": si_text(ceiling.value, ceiling_unit(ceiling)),
                 "kind": ceiling.kind,
+                "unit": ceiling_unit(ceiling),
                 "provenance": ceiling.provenance,
                 "reached": reached[ceiling.key].value if ceiling.key in reached else None,
                 "shown": ceiling.kind == "bandwidth"
@@ -191,7 +194,7 @@ def _device(entry: DeviceRoofs, runs: Sequence[Run]) -> dict[str, Any]:
                 or ceiling.key in used,
             }
             for ceiling in entry.ceilings
-            if ceiling.kind != "integer"  # the axis is FLOP/s
+            if ceiling.kind != "integer" or ceiling.key in used
         ],
     }
 
@@ -201,7 +204,8 @@ def _run(named: ChartRun) -> dict[str, Any]:
     measurement, placement = run.measurement, run.placement
     moved = bytes_moved(measurement)
     counted = not measurement.coverage.not_counted
-    known = placement.intensity_flop_per_byte
+    point = roofline_point(measurement, placement)
+    known = point.intensity
     return {
         "key": named.key,
         "label": named.label,
@@ -211,11 +215,12 @@ def _run(named: ChartRun) -> dict[str, Any]:
         "time": time_label(measurement.time),
         "timeNote": time_note(measurement.time),
         "measured": measurement.time.provenance == "measured",
-        "flops": placement.flop_per_s,
+        "operation": point.operation,
+        "flops": point.per_s,
         "rate": rate_text(run),
         "roof": placement.ceiling,
         "roofText": roof_text(run),
-        "roofFlops": placement.ceiling_flop_per_s,
+        "roofFlops": point.ceiling_per_s,
         "invalid": placement.fraction_of_ceiling > 1,
         "bound": ceiling_label(placement.bound),
         "verified": measurement.verification.status,

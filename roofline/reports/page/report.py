@@ -7,7 +7,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from memlab.roofline.ceilings import CEILING_LABELS, ceiling_label
-from memlab.roofline.placement import bytes_moved
+from memlab.roofline.placement import bytes_moved, roofline_point
 from memlab.roofline.reports.page.chart import (
     chart_data,
     chart_runs,
@@ -256,11 +256,14 @@ def _levels_table(runs: Sequence[ChartRun]) -> str:
     for named in runs:
         if named.run.measurement.coverage.not_counted:
             continue
-        moved, known = bytes_moved(named.run.measurement), named.run.placement
+        moved = bytes_moved(named.run.measurement)
+        point = roofline_point(named.run.measurement, named.run.placement)
         cells = []
         for level in TRAFFIC_LEVELS:
-            intensity = known.intensity_flop_per_byte.get(level)
+            intensity = point.intensity.get(level)
             number = "-" if intensity is None else column_number(intensity)
+            if point.operation == "OP":
+                number += " OP/B"
             cells.append(f"{number} ({si_text(moved[level], 'B')})")
         rows.append((named.label, *cells))
     if not rows:
