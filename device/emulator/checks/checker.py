@@ -175,6 +175,8 @@ class Checker(ExecutionPolicy):
             action = partial(self._note_trap, index, action)
         if "synccheck" in self._selected_tools and is_warp_collective(step):
             action = self._watch_collective(index, action)
+        if self._races is not None and index in self._program.exchanged_loads:
+            action = self._note_exchange(index, step, action)
         if self._undefined is not None:
             action = self._undefined.follow(index, step, action)
         return partial(self._run, action)
@@ -361,6 +363,17 @@ class Checker(ExecutionPolicy):
 
         def run(mask: Lanes) -> None:
             self._members.subscript(index, step, self._operands, mask)
+            action(mask)
+
+        return run
+
+    def _note_exchange(self, index: int, step: DecodedInstruction, action: Action) -> Action:
+        """Keep which lanes exchange values that they have read."""
+        races = self._races
+        assert races is not None
+
+        def run(mask: Lanes) -> None:
+            races.exchanges.execute(index, step, self._operands, mask, self._order.time)
             action(mask)
 
         return run

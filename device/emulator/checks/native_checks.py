@@ -176,6 +176,12 @@ class NativeChecks:
             shared = self._space["shared"]
             shared["last_read"] = shared["last_update"] = 0
             shared["last_write"] = PENDING_COPY_BIT if self._program.async_copies else 0
+            for number, index in enumerate(self._records["index"].tolist()):
+                if index in tools.races.exchanges.times:
+                    record = self._records[number]
+                    record["exchange_times"] = tools.races.exchanges.times[index].ctypes.data
+                    partners = tools.races.exchanges.partners[index]
+                    record["exchange_partners"] = partners.ctypes.data
         self.refresh()
         state["places"] = places.ctypes.data
         addresses = self._records.ctypes.data + CHECK.itemsize * np.arange(len(self._records))

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from memlab.device.emulator.checks.lane_exchanges import find_exchanged_loads
 from memlab.device.emulator.checks.memory_order import (
     MemoryOrder,
     is_fence,
@@ -46,6 +47,7 @@ class ProgramAnalysis:
         has_fences: Whether fences and accesses may order those of other threads.
         has_warp_barriers: Whether threads of a warp may wait for each other alone.
         has_partial_barriers: Whether some threads of a block may.
+        exchanged_loads: By shuffle or vote, the loads whose values may go into it.
         has_shuffles: Whether lanes read the registers of others.
         uses_of_shuffles: The instructions that a shuffle's undefined value may reach.
         async_copies: The instructions that are the store of an asynchronous copy.
@@ -63,6 +65,7 @@ class ProgramAnalysis:
     has_fences: bool
     has_warp_barriers: bool
     has_partial_barriers: bool
+    exchanged_loads: Mapping[int, frozenset[int]]
     has_shuffles: bool
     uses_of_shuffles: Collection[int]
     async_copies: Collection[int]
@@ -87,6 +90,7 @@ def analyze(program: Program) -> ProgramAnalysis:
         has_fences=any(map(is_fence, steps)) or any(o.release_scope is not None for o in orders),
         has_warp_barriers=any(map(is_warp_barrier, steps)),
         has_partial_barriers=any(map(is_partial, steps)),
+        exchanged_loads=find_exchanged_loads(steps),
         has_shuffles=any(map(is_shuffle, steps)),
         uses_of_shuffles=uses,
         async_copies=frozenset(
@@ -124,6 +128,8 @@ def find_watched_instructions(program: Program, tools: frozenset[str]) -> frozen
     }
     if "synccheck" in tools:
         watched.update(analyze(program).uses_of_shuffles, _find_ends(program.steps))
+    if "racecheck" in tools:
+        watched.update(analyze(program).exchanged_loads)
     return frozenset(watched)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from memlab.device.emulator.checks.access import MemoryAccess
 from memlab.device.emulator.checks.async_copies import AsyncCopies
 from memlab.device.emulator.checks.happens_before import HappensBefore
+from memlab.device.emulator.checks.lane_exchanges import LaneExchanges
 from memlab.device.emulator.checks.memory_order import are_morally_strong
 from memlab.device.emulator.checks.observations import Lanes, Observations
 from memlab.device.emulator.checks.program_analysis import ProgramAnalysis
@@ -47,6 +48,7 @@ class RaceCheck:
     Attributes:
         id_shifts: The thread-number shifts of the shadow memory (`ShadowMemory`).
         copies: The pending asynchronous copies.
+        exchanges: The shuffles and votes into which loaded values went.
         release_acquire: The order made by fences and atomics.
         times: By time, the instruction and the packed memory order of an access.
         store_times: By lane, the time of its last store.
@@ -83,6 +85,8 @@ class RaceCheck:
         self._fence_times = np.full((2, threads.lanes), -1, np.int64)  # by scope
         self.store_times = np.full(threads.lanes, -1, np.int64)
         self.release_acquire.begin()
+        loads, steps = self._program.exchanged_loads, self._program.steps
+        self.exchanges = LaneExchanges(loads, len(steps), threads.lanes)
 
     def shadow(self, space: str) -> ShadowMemory:
         """The shadow memory of shared or global memory."""
@@ -161,6 +165,8 @@ class RaceCheck:
         if not positions.size:
             return positions
         races = self._are_unordered(access, order, positions, earlier)
+        if hazard == "WAR":
+            races &= ~self._is_exchanged(access, positions, earlier)
         if hazard == "WAW":
             races &= ~self._is_same_value(access, positions, earlier)
         positions, earlier = positions[races], earlier[races]
@@ -217,6 +223,18 @@ class RaceCheck:
                     int(threads[index]), int(other_threads[index]), int(times[index])
                 )
         return ordered
+
+    def _is_exchanged(self, access: MemoryAccess, positions: Lanes, earlier: Lanes) -> Lanes:
+        """Whether the read at each position went into an exchange with the lane that now writes."""
+        own = access.lanes_of_units(positions)
+        steps, _ = self._steps_and_orders(earlier)
+        return self.exchanges.order(
+            access.lanes[own],
+            access.threads[own],
+            earlier & THREAD_MASK,
+            steps,
+            earlier >> TIME_SHIFT,
+        )
 
     def _is_same_value(self, access: MemoryAccess, positions: Lanes, earlier: Lanes) -> Lanes:
         """Whether a store at each position stores the same bytes as an earlier store.

@@ -102,6 +102,9 @@ def lacks_lanes(context: Context, check: Check, state: CheckState, mask: Pointer
             state.places.to(Lanes)[warp] = splat(check.index)
             if check.kind == _WARP_BARRIER:
                 state.group_clocks[warp] = state.time[0]
+            if check.exchange_times:
+                check.exchange_times[warp] = state.time[0]
+                check.exchange_partners.to(NarrowLanes)[warp] = splat(-1).to(S32)
     return False
 
 

@@ -233,6 +233,49 @@ def test_strong_accesses_of_other_sizes_race(load: str, found: list[tuple[str, i
     assert kinds(races(*lines, f"32: {load}")) == found
 
 
+# --- Reads whose values go into a shuffle or a vote ----------------------------------------------
+
+# Each lane reads what its neighbour has written behind a barrier.
+EXCHANGE = ["shl.b32 %x0, %t, 2; add.u32 %x0, %x0, s; xor.b32 %x1, %x0, 4; bar.sync 0"]
+READ, WRITE = "ld.shared.u32 %x2, [%x1]", "st.shared.u32 [%x0], %t"
+
+
+@pytest.mark.parametrize(
+    ("between", "found"),
+    [
+        ("shfl.sync.bfly.b32 %x3, %x2, 1, 31, -1", 0),
+        ("add.u32 %x4, %x2, 1; shfl.sync.bfly.b32 %x3, %x4, 1, 31, -1", 0),
+        ("setp.gt.u32 %q, %x2, 0; vote.sync.any.pred %p, %q, -1", 0),
+        # Lanes of the same half only; of each pair in the same quarter, but not in the mask.
+        ("mov.u32 %x4, 0xff; shfl.sync.bfly.b32 %x3, %x2, 1, 31, %x4", 0),
+        ("", 16),
+        ("shfl.sync.bfly.b32 %x3, %t, 1, 31, -1", 16),  # another value
+        ("mov.u32 %x4, 0x55; @%q shfl.sync.bfly.b32 %x3, %x2, 1, 31, %x4", 8),  # other lanes
+    ],
+)
+def test_a_read_whose_value_was_exchanged_comes_before_later_writes(
+    between: str, found: int
+) -> None:
+    few = between.startswith("mov")
+    guard = "and.b32 %x5, %t, 1; setp.eq.u32 %q, %x5, 0"
+    lines = [*EXCHANGE, guard, READ, *([between] if between else []), WRITE]
+    threads = 8 if few else 16
+    races_found = races(*lines, threads=threads)
+    assert [(each.kind, each.count) for each in races_found] == [("WAR", found)] * bool(found)
+
+
+def test_a_write_before_a_shuffle_is_not_ordered_before_a_read_behind_it() -> None:
+    found = races(*EXCHANGE, WRITE, "shfl.sync.bfly.b32 %x3, %t, 1, 31, -1", READ, threads=16)
+    assert [(each.kind, each.count) for each in found] == [("RAW", 16)]
+
+
+def test_an_exchange_orders_the_lanes_of_a_warp_alone() -> None:
+    lines = ["ld.shared.u32 %x2, [s]", "shfl.sync.bfly.b32 %x3, %x2, 1, 31, -1"]
+    assert races(*lines, "7: st.shared.u32 [s], 1", threads=32) == []
+    (found,) = races(*lines, "39: st.shared.u32 [s], 1", threads=64)
+    assert found.kind == "WAR"
+
+
 # --- Barriers at which some threads only arrive --------------------------------------------------
 
 
