@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from memlab.roofline.sweep.records import Sweep
 
 EXIT_INTERRUPTED = 130
+PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 
 SWEEP_FORMATS = {".html": "html", ".htm": "html", ".json": "json", ".csv": "csv"}
 """Formats by a file's extension."""
@@ -35,7 +36,8 @@ SweepOutputOption = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="Write to FILE instead of stdout: HTML, JSON or CSV, by extension.",
+        help="Write to FILE instead of stdout: HTML, JSON or CSV, by extension; or a picture, as "
+        "--plot.",
     ),
 ]
 
@@ -220,11 +222,16 @@ def _sweep(
     force: bool,
     quiet: bool,
 ) -> None:
+    option = "--plot"
+    if output is not None and output.suffix.lower() in PICTURE_SUFFIXES:
+        if plot is not None:
+            raise UsageError(f"--plot {plot} and --output {output} both name a picture: choose one")
+        plot, output, option = output, None, "--output"
     chosen = chosen_format(as_json, as_csv, output, SWEEP_FORMATS)
     if output is not None:
         check_output(output, force)
     if plot is not None:
-        check_picture(plot, force, "--plot")
+        check_picture(plot, force, option)
 
     from memlab.cli.progress import progress_bar
     from memlab.sweeps.sweeping import SweepInterrupted
@@ -240,7 +247,7 @@ def _sweep(
     if plot is not None:
         if result.done:
             write_picture(
-                plot, result.figure(), result.csv(), force=force, quiet=quiet, option="--plot"
+                plot, result.figure(), result.csv(), force=force, quiet=quiet, option=option
             )
         elif not quiet:
             print_message(f"no point is done: {plot} is not drawn")

@@ -302,7 +302,10 @@ def _option_axes(option: str, parameters: Mapping[str, Any]) -> list[Axis]:
             name, equals, value = str(text).partition("=")
             if option == "symbols" and not equals:
                 raise UsageError(f"--set {text!r} gives no value: write --set N=1M,4M")
-            pairs[name.strip()] = value if equals else None
+            name, earlier = name.strip(), pairs.get(name.strip())
+            if equals and earlier is not None:
+                value = f"{earlier},{value}"  # given twice: both are swept
+            pairs[name] = value if equals else earlier
         given = pairs
     kind: Any = SWEPT_OPTIONS[option]
     return [

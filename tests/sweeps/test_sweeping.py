@@ -53,6 +53,8 @@ def test_each_point_is_the_run_of_its_values_and_the_best_comes_first() -> None:
     }
     times = [row.value for row in swept.rows if row.value is not None]
     assert times == sorted(times)
+    fast = memlab.sweep("tiled", tile=16, width=[32, 64], device="h200", objective="flop_per_s")
+    assert [row.values["width"] for row in fast.rows] == [64, 32]
     for row in swept.rows[:2]:
         alone = memlab.run(
             "tiled", tile=row.values["tile"], width=row.values["width"], device=row.values["device"]

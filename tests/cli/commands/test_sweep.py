@@ -96,6 +96,17 @@ def test_files_hold_the_same_points_and_a_picture_is_drawn(sweep: Sweep, tmp_pat
     assert len(Store().ids()) == 6
 
 
+def test_a_picture_may_be_the_output(sweep: Sweep, tmp_path: Path) -> None:
+    code, shown, said = sweep("tiled --width 32 --tile 8 --tile 16,32 -o tiles.svg")
+
+    assert code == 0
+    assert "3 of 3 points done" in shown
+    assert said == "memlab: wrote tiles.svg and tiles.csv\n"
+    assert b"<svg" in (tmp_path / "tiles.svg").read_bytes()
+    assert sweep(f"{SCALE} --set N=2K -q")[1].startswith("scale.cu:scale")
+    assert "9 points done" in sweep(f"{SCALE} --set N=2K -q")[1]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -105,6 +116,7 @@ def test_files_hold_the_same_points_and_a_picture_is_drawn(sweep: Sweep, tmp_pat
         ("tiled --scheduler nowhere", 2, "write tcp://host:8786"),
         ("tiled --workers two", 2, "'two' is not a whole number"),
         ("tiled --width 8:4:2", 2, "width takes whole numbers, got '8:4:2'"),
+        ("tiled -o a.png --plot b.png", 2, "both name a picture"),
         ("tiled tilde", 2, "unknown kernel 'tilde'"),
         ("--resume", 2, "to resume"),
         ("", 2, "which kernel?"),
