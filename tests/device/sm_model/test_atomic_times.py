@@ -149,3 +149,4 @@ def test_a_report_names_the_retries_that_its_time_leaves_out(tmp_path):
     assert alone.measurement.counters.shared_atomic_float_conflicts == 31 * requests
     assert "retries of floating-point atomics in shared memory: 4.19 M" in memlab.report(alone)
     assert "retries" not in memlab.report(shared_run(tmp_path, "u32", "bins", 1))
+    assert "left out" not in memlab.report(memlab.run("aligned", n=64, device="h200"))
