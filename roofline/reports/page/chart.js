@@ -264,17 +264,19 @@ class Chart {
       const y = this.y(points[0].y);
       return lineBoxes([Math.min(...xs), y], [Math.max(...xs), y]);
     });
+    const avoided = [...lines, ...spans];
     for (const { run, at } of named.sort((one, other) => one.at[1] - other.at[1])) {
       const name = elided(run.label, LABEL_CHARACTERS) + (run.verified === "failed" ? " ✗ wrong" : "");
       for (const text of [name, `#${this.places.get(run.key) + 1}`]) {
         const size = [measureText(text, `600 ${this.fontSize}px ${FONT}`) + 2, height];
-        const found = placeAround(at, size, this.frame, taken, [...lines, ...spans]);
+        const found = placeAround(at, size, this.frame, taken, avoided);
         if (found === null) continue;
         taken.push(found.box);
+        avoided.push(...leaderBoxes(at, found.box, found.distance));
         const [x, y] = found.box;
         const label = svg("g", { class: "label", "data-key": run.key, style: runColor(this.places.get(run.key)) });
-        if (found.distance > 20) {
-          const near = [Math.max(x, Math.min(at[0], x + size[0])), Math.max(y, Math.min(at[1], y + height))];
+        if (found.distance > LEADER_DISTANCE) {
+          const near = leaderEnd(at, found.box);
           label.append(svg("line", { class: "leader", x1: at[0], y1: at[1], x2: near[0], y2: near[1] }));
         }
         label.append(svg("text", { x: x + 1, y: y + height - 4 }, text));

@@ -2,6 +2,7 @@
 
 const LABEL_DISTANCES = [9, 16, 26, 38, 52, 70, 92];
 const LABEL_ANGLES = [0, -40, 40, 180, -140, 140, -90, 90];
+const LEADER_DISTANCE = 20; // a label farther from its point than this has a line that leads to it
 const LINE_COST = 14; // of a label that crosses a line: it stays legible, but is less good
 
 function overlap(a, b, gap = 0) {
@@ -14,9 +15,11 @@ function inside(box, frame) {
     && box[0] + box[2] <= frame[0] + frame[2] && box[1] + box[3] <= frame[1] + frame[3];
 }
 
-// The best place for a label around a point, or null where every place covers something.
+// The best place for a label around a point, or null where at every place it, or the line that
+// leads to it, covers a marker or another label.
 function placeAround([x, y], [width, height], frame, taken, lines) {
   let best = null;
+  const apart = taken.filter((other) => !overlap(other, [x - 1, y - 1, 2, 2]));
   for (const distance of LABEL_DISTANCES) {
     for (const angle of LABEL_ANGLES) {
       const [right, down] = [Math.cos(angle * Math.PI / 180), Math.sin(angle * Math.PI / 180)];
@@ -26,6 +29,8 @@ function placeAround([x, y], [width, height], frame, taken, lines) {
         width, height,
       ];
       if (!inside(box, frame) || taken.some((other) => overlap(box, other, 1))) continue;
+      const leader = leaderBoxes([x, y], box, distance);
+      if (leader.some((part) => apart.some((other) => overlap(part, other)))) continue;
       const crossed = lines.filter((other) => overlap(box, other)).length;
       const cost = distance + (crossed ? LINE_COST : 0);
       if (best === null || cost < best.cost) best = { box, distance, cost };
@@ -33,6 +38,16 @@ function placeAround([x, y], [width, height], frame, taken, lines) {
     if (best !== null && best.cost <= distance) break; // all others are farther
   }
   return best;
+}
+
+// Where the line that leads from a point to its label ends.
+function leaderEnd([x, y], [left, top, width, height]) {
+  return [Math.max(left, Math.min(x, left + width)), Math.max(top, Math.min(y, top + height))];
+}
+
+// Boxes along the line that leads to a label; none for a label that is close to its point.
+function leaderBoxes(point, box, distance) {
+  return distance > LEADER_DISTANCE ? lineBoxes(point, leaderEnd(point, box)) : [];
 }
 
 // Boxes along a text that is turned by an angle, in radians, around its lower left corner.
