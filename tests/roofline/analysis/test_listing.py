@@ -134,13 +134,41 @@ def test_the_ratio_past_the_ridge_point_is_bound_by_the_peak(analysis: Analysis)
 
 @pytest.mark.parametrize(
     ("counter", "nbytes"),
-    [("flop_fp32", 4), ("flop_fp64", 8), ("flop_tensor_fp16", 2), ("flop_tensor_tf32", 4)],
+    [
+        *(("flop_fp32", 4), ("flop_fp64", 8), ("flop_fp16", 2), ("flop_bf16", 2)),
+        *(("flop_tensor_fp16", 2), ("flop_tensor_tf32", 4)),
+    ],
 )
 def test_a_value_is_as_long_as_its_pipe_takes_it(counter: str, nbytes: int) -> None:
     counters = Counters.from_names(**{"flop_fp32": 1} | {counter: 2})
     ratio = access_ratio(2, Region(2, 8, False), counters, DEVICE)
     assert ratio is not None
     assert (ratio.value_bytes, ratio.flop_per_access) == (nbytes, nbytes / 4)
+
+
+@pytest.mark.parametrize(
+    ("operations", "bound", "says"),
+    [
+        (0, "", "the kernel only moves data, so memory alone limits it"),
+        # 64 lanes x 10 SMs x 1 GHz: 6.4 us; the 1.28 kB take 1.28 ns.
+        (4_096_000, "640 GOP/s, the peak of the INT ALU", "5,000 times as long"),
+        (409, "memory, 1,000 GB/s: the kernel moves data rather", "take 50% of the time"),
+    ],
+)
+def test_a_kernel_of_integers_is_not_told_that_it_only_moves_data(
+    analysis: Analysis, operations: int, bound: str, says: str
+) -> None:
+    device = replace(DEVICE, pipe_lanes_per_clock_per_sm={"alu": 64})
+    counters = analysis.counters.replace_named(
+        flop_fp32=0, iop_alu=operations, requested_load_bytes=1280, requested_store_bytes=0
+    )
+    ratio = access_ratio(0, Region(0, 1280, False), counters, device)
+    facts = list(ratio_facts(replace(analysis, flop=0, counters=counters, ratio=ratio)))
+    assert any(says in text for _, text in facts)
+    assert bound in dict(facts).get("bound", "")
+    unknown = access_ratio(0, Region(0, 1280, False), counters, DEVICE)
+    facts = list(ratio_facts(replace(analysis, flop=0, counters=counters, ratio=unknown)))
+    assert dict(facts).get("bound", "unknown").startswith("unknown")
 
 
 def test_local_memory_shares_the_port() -> None:
