@@ -1,5 +1,6 @@
 """`memlab kernels`: the kernels that can be run by name."""
 
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 import typer
@@ -31,7 +32,7 @@ def kernels(as_json: options.JsonOption = False) -> None:
 
     from memlab.roofline.reports.kernels import kernels_text
 
-    typer.echo(kernels_text(listed.catalog, listed.user))
+    typer.echo(kernels_text(listed.catalog, listed.user, get_terminal_size().columns))
 
 
 def _document(kernel: "Kernel") -> dict[str, object]:

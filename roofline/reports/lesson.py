@@ -40,7 +40,7 @@ def command_layout(command: Command, output: str | None = None) -> RenderableTyp
     """
     line = Text(f"$ {command.line}", style="bold", no_wrap=True, overflow="ignore")
     if output is None:
-        return line
+        return Group(line)  # Rich breaks the lines of a text alone
     return Group(line, Text(output, no_wrap=True, overflow="ignore"), "")
 
 

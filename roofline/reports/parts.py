@@ -20,7 +20,7 @@ from memlab.text import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from rich.console import ConsoleOptions, RenderableType
+    from rich.console import ConsoleOptions, RenderableType, RenderResult
 
     from memlab.device.measurement import DeviceSummary
     from memlab.device.properties import DeviceProperties
@@ -184,18 +184,21 @@ class FiguresSection:
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
-    def __rich__(self) -> RenderableType:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Lay it out for a terminal; every section has the same columns."""
+        # Labels stay whole on a narrow terminal; each column has a blank before it.
+        most = (options.max_width - LABEL_COLUMNS) // max(len(self.headings), 1) - 1
+        width = max(1, min(FIGURE_COLUMNS, most))
         table = bare_table(
             Column(Text(self.title, style="bold"), width=LABEL_COLUMNS),
             *(
-                Column(Text(heading, style="dim"), justify="right", width=FIGURE_COLUMNS)
+                Column(Text(heading, style="dim"), justify="right", width=width)
                 for heading in self.headings
             ),
         )
         for label, *values in self.rows:
             table.add_row(Text(f"  {label}", style="dim"), *values)
-        return table
+        yield table
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def _block(listing: MachineListing, steps: Sequence[ListedInstruction]) -> Itera
     for line, part in groupby(steps, lambda step: step.source_line):
         text = listing.source_text(line).strip()
         if text:
-            yield Text(f"{line}: {text}", style="cyan", no_wrap=True, overflow="ellipsis")
+            yield Text(f"{line}: {text}", style="cyan", overflow="fold")
         yield _table(listing, list(part))
 
 

@@ -27,7 +27,9 @@ def read(words: str, capsys: pytest.CaptureFixture[str]) -> str:
 def test_topics_are_listed_and_shown_whole_at_any_width(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = re.findall(r"memlab help (\S+)  ", read("help", capsys))
+    text = read("help", capsys)
+    assert max(map(len, text.splitlines())) <= 60
+    listed = re.findall(r"^  (\S+)  ", text, re.M)
     assert listed == [*topics(), "schema"]
     for columns in (60, 80):
         monkeypatch.setenv("COLUMNS", str(columns))

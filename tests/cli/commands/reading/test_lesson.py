@@ -90,6 +90,8 @@ def test_its_commands_run_in_order_and_the_text_stands_between(
     assert (new / "hasty.cu").is_file()
     out, err = capfd.readouterr()
     assert find_lesson(15).title in out
+    for command in find_lesson(15).commands:
+        assert f"$ {command.line}\n" in out
     assert err == f"memlab: the files and pictures of the lesson are in {new}\n"
 
 
