@@ -227,6 +227,59 @@ def test_a_scheduler_that_dies_keeps_what_is_done(
     assert len(Store().ids()) == len(SIZES)
 
 
+FAKE_GPUS = """\
+import os
+from dataclasses import replace
+from memlab.device import devices
+
+class FakeGpu:
+    kind, key = "cuda", "cuda:0"
+
+    def __init__(self, settings, budget):
+        sheet = devices.loader.load_datasheet("h200")
+        self.emulated = devices.EmulatedDevice("h200", sheet, budget)
+        uuid = os.environ["CUDA_VISIBLE_DEVICES"]
+        self.properties = replace(self.emulated.properties, uuid=uuid)
+
+    def run(self, launch, seed, progress=None):
+        measurement = self.emulated.run(launch, seed, progress)
+        found = devices.device_summary(self.properties, self.kind, self.key)
+        return replace(measurement, device=found)
+
+def open_device(name=None, settings=None, budget=None):
+    assert name in ("cuda:0", 0), name
+    return FakeGpu(settings, budget)
+
+from memlab.device.properties import device_summary
+devices.device_summary = device_summary
+devices.open_device = open_device
+"""
+"""Replaces the GPUs of a process: it has the one that CUDA_VISIBLE_DEVICES names."""
+
+
+@pytest.mark.slow
+def test_each_gpu_of_this_machine_has_a_worker_that_sees_it_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "sitecustomize.py").write_text(FAKE_GPUS)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(cluster, "usable_gpu_names", lambda: ["cuda:0", "cuda:1"])
+    monkeypatch.setattr(cluster, "_gpu_uuid", {"cuda:0": "GPU-a", "cuda:1": "GPU-b"}.get)
+
+    launch = {**SCALE, "device": None, "reference": "references.py:right"}
+    swept = memlab.sweep("scale.cu:scale", **launch, workers=2)
+
+    assert [row.status for row in swept.rows] == ["done"] * len(SIZES)
+    where = {(row.run.measurement.device.uuid, row.host) for row in swept.rows if row.run}
+    assert {uuid for uuid, _ in where} == {"GPU-a", "GPU-b"}
+    assert set(swept.frame()["gpu_uuid"]) == {"GPU-a", "GPU-b"}
+    assert len({process for _, process in calls(folder)}) == 2
+    again = memlab.sweep("scale.cu:scale", **launch, workers=1)
+    assert all(row.reused for row in again.rows), "GPUs of one name and driver are one device"
+    with pytest.raises(memlab.UsageError, match=r"--workers 3 are one a GPU, and 2 can be used"):
+        memlab.sweep("scale.cu:scale", **launch, workers=3)
+
+
 class FakeClient:
     """A client whose workers have the facts of GPUs; what is submitted never ends."""
 
