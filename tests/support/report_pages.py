@@ -23,7 +23,7 @@ HOSTILE = (
     "</script><script>window.hacked = 1</script>",
     "\"><img src=x onerror='window.hacked = 2'>",
     "<!--<script>a\u2028b</script>-->' & \\u003c",
-    "\u202egnp.evil\u2066 ünïcode 核 🎈 " + "x" * 3000,
+    "\x1b[31m\x00\u202egnp.evil\u2066 ünïcode 核 🎈 " + "x" * 3000,
 )
 
 LINES = (

@@ -1,7 +1,7 @@
 // Places for labels where they cover no marker and no other label. A box is [x, y, width, height].
 
-const LABEL_DISTANCES = [9, 16, 26, 38, 52, 70, 92];
-const LABEL_ANGLES = [0, -40, 40, 180, -140, 140, -90, 90];
+const LABEL_DISTANCES = [9, 14, 20, 28, 38, 50, 64, 80, 100, 125];
+const LABEL_ANGLES = [0, -25, 25, -50, 50, 180, -155, 155, -130, 130, -90, 90];
 const LEADER_DISTANCE = 20; // a label farther from its point than this has a line that leads to it
 const LINE_COST = 14; // of a label that crosses a line: it stays legible, but is less good
 

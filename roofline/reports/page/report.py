@@ -24,8 +24,8 @@ from memlab.roofline.reports.page.sweep import sweep_section
 from memlab.roofline.reports.parts import percent
 from memlab.roofline.reports.run import time_label
 from memlab.roofline.run import TRAFFIC_LEVELS
-from memlab.roofline.units import column_number, si_text
-from memlab.text import plural
+from memlab.roofline.units import column_number, elide_middle, si_text
+from memlab.text import plural, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,6 +41,8 @@ SCRIPTS = ("dom.js", "scales.js", "labels.js", "chart.js", "download.js", "repor
 
 DATA_ID = "memlab-data"
 """The id of the element that holds the data of the script."""
+
+MAX_TITLE_CHARACTERS = 200
 
 MAX_OPEN_RUNS = 1
 """The sections of more runs are folded at first."""
@@ -85,6 +87,7 @@ def report_document(
         comparisons: Comparisons of these runs.
         sweeps: Sweeps, of whose runs some are these.
     """
+    title = printable(elide_middle(title, MAX_TITLE_CHARACTERS))
     named = chart_runs([reported.run for reported in runs], devices)
     by_record = {id(chart_run.run): chart_run for chart_run in named}
     data = chart_data(named, devices) | {
