@@ -135,7 +135,7 @@ def better_direction(name: str) -> int:
         return 1
     if name == "median_s" or any(text in name for text in _COST_BYTES):
         return -1
-    if name.endswith("_hits") or name.startswith(("flop", "intensity")):
+    if name.startswith(("flop", "intensity")):
         return 0
     if name.startswith("requested_"):
         return -1

@@ -24,6 +24,7 @@ from memlab.roofline.comparison.lines import compare_lines
         (0.95e-3, 0.002, "faster"),
         (1.003e-3, 0.002, "no difference"),
         (1.012e-3, 0.02, "undecided"),
+        (0.988e-3, 0.02, "undecided"),
         (1.03e-3, 0.1, "undecided"),
     ],
 )
