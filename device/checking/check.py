@@ -343,8 +343,9 @@ class _FindingBuilder:
             unordered = "no fence with an atomic orders the blocks"
             if are_atomic and any(order.scope == BLOCK_SCOPE for order in orders):
                 unordered = "an atomic of block scope is none for other blocks"
-        elif any(map(self.checker.is_async_copy, (observation.at, observation.other))):
-            unordered = "no wait for the asynchronous copy and barrier behind it lie between"
+        elif self.checker.is_async_copy(observation.other):
+            unordered = "the asynchronous copy must be waited for before"
+            unordered += ", then a barrier" * (observation.at.thread != observation.other.thread)
         elif self.checker.is_same_warp(observation.at, observation.other):
             unordered = "no barrier or __syncwarp lies between"
         else:
@@ -352,7 +353,9 @@ class _FindingBuilder:
         if are_atomic and size != other_size:
             unordered = f"accesses of {size} and {other_size} bytes are not atomic to each other"
         article = "an" if first.startswith("a") else "a"
-        return f"{second} races with {article} {first} by another thread: {unordered}"
+        same = observation.at.thread == observation.other.thread
+        thread = "a copy of the same thread" if same else "another thread"
+        return f"{second} races with {article} {first} by {thread}: {unordered}"
 
     def _synccheck(self, observation: Observation, other: SourceLocation | None) -> str:
         if observation.kind == "invalid mask":

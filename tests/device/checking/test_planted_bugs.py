@@ -105,6 +105,22 @@ def test_findings_match_a_count_by_hand(
 
 
 @pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("block_scope_counter", "an atomic of block scope is none for other blocks"),
+        ("halves_of_a_word", "accesses of 4 and 2 bytes are not atomic to each other"),
+        ("restrict_alias", "through the read-only cache (ld.global.nc, from __ldg or const __re"),
+        ("async_copy_no_wait", "the asynchronous copy must be waited for before, then a barrier"),
+        ("pipeline_too_far_ahead", "write races with a read by another thread: no barrier lies"),
+        ("named_barrier_arrive", "the count of this barrier is never reached"),
+        ("member_past_the_end", "read of 4 bytes outside the array inside, a member of Tile"),
+    ],
+)
+def test_a_finding_says_why(name: str, cause: str) -> None:
+    assert cause in check(name, fixed=False).findings[0].message
+
+
+@pytest.mark.parametrize(
     ("name", "thread"), [("barrier_behind_guard", (48, 0, 0)), ("early_return", (36, 0, 0))]
 )
 def test_a_barrier_names_the_first_missing_thread(name: str, thread: Dim3) -> None:
