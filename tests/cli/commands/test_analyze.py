@@ -195,6 +195,7 @@ def test_json_keys(capsys: Capture) -> None:
         "coverage",
         "flop",
         "flop_executed",
+        "iop_executed",
         "compute_to_global_memory_access_ratio",
         "intensity_flop_per_byte",
         "bytes",
