@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -492,3 +493,15 @@ def test_without_scripts_the_tables_stand_alone(visit) -> None:
     assert page.locator("table.runs tbody tr").count() == 6
     page.locator(f"#run-{TILED32} > summary").click()
     assert page.locator(f"#run-{TILED32} .listing").is_visible()
+
+
+def test_a_frame_of_a_notebook_shows_the_page(visit, tmp_path: Path) -> None:
+    """It has no address of its own, in which the page could keep what is selected."""
+    path = tmp_path / "notebook.html"
+    frame = f'<iframe srcdoc="{html.escape(ladder_page())}" width="1000" height="800"></iframe>'
+    path.write_text(f"<!DOCTYPE html><title>notebook</title>{frame}", encoding="utf-8")
+    page = visit("", path).frames[1]
+    page.locator("[data-do=fit]").click()
+    page.locator("table.runs a").first.click()
+    assert page.locator("a.run").count() == 5
+    assert page.locator(f"#run-{NAIVE}").evaluate("details => details.open")
