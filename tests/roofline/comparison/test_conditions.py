@@ -14,7 +14,9 @@ from memlab.roofline.comparison.conditions import (
     parse_own_condition,
     regressions,
 )
+from memlab.roofline.comparison.figures import DERIVED
 from memlab.roofline.comparison.records import Comparison
+from memlab.roofline.glossary import find_entries
 
 
 @pytest.mark.parametrize(
@@ -134,3 +136,8 @@ def test_a_baseline_guards_every_counter_that_costs_and_the_time():
     assert not any(r.failed for r in regressions(Comparison((compare_runs(other, base),))))
     slow = Comparison((compare_runs(measured(1e-3), measured(1.1e-3, seed=9, code=OTHER)),))
     assert [result.name for result in regressions(slow) if result.failed] == ["median_s"]
+
+
+@pytest.mark.parametrize("name", sorted(DERIVED))
+def test_a_derived_figure_is_explained(name):
+    assert find_entries(name)
