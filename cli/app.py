@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from memlab.cli.completion import join_words_of_bash
 from memlab.cli.parsing import Command, use_command_classes
 from memlab.cli.terminal_text import use_stand_ins
 from memlab.errors import MemlabError, MemlabWarning, UsageError, suggest_nearest
@@ -155,6 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - for good
     warnings.formatwarning = _format_warning
     use_stand_ins()
+    join_words_of_bash()
     kept.forget()
     try:
         code = app(args=arguments, prog_name="memlab", standalone_mode=False)

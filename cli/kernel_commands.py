@@ -1,13 +1,14 @@
 """Kernels as sub-commands of `memlab run`, `trace` …: catalog kernels and user kernels."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from memlab.cli import user_kernels
+from memlab.cli.completion import complete_file_kernel, without_completed_part
 from memlab.cli.parsing import Command, Group
 from memlab.errors import UsageError, suggest_nearest
 from memlab.text import printable
@@ -68,11 +69,13 @@ def kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
     class KernelGroup(Group):
         """Kernels as sub-commands, made when they are used."""
 
+        kernels_in_files: Sequence[str] = ()  # those that complete a word
+
         def list_commands(self, ctx: Any) -> list[str]:
             """List the kernels of the catalog, in its order, then those in `memlab.toml`."""
             from memlab.kernels.catalog import CATALOG
 
-            return [*CATALOG, *user_kernels.project_kernel_names()]
+            return [*CATALOG, *user_kernels.project_kernel_names(), *self.kernels_in_files]
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             """Make a kernel's command.
@@ -93,6 +96,14 @@ def kernel_group(work: Callable[..., None]) -> type[TyperGroup]:
                     return None  # a word being completed is no error yet
                 raise
             return _user_kernel_command(kernel, work)
+
+        def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+            """Complete a kernel: of the catalog, of `memlab.toml`, or in a file."""
+            self.kernels_in_files = complete_file_kernel(incomplete)
+            found = super().shell_complete(ctx, incomplete)
+            for item in found:
+                item.value = without_completed_part(item.value, incomplete)
+            return found
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             """Find a command; its help shows the name as it was typed."""

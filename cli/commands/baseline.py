@@ -10,6 +10,7 @@ import typer
 import memlab
 from memlab.cli import gate, options
 from memlab.cli.commands.compare import chosen_comparison_format, show_comparison
+from memlab.cli.completion import complete_run
 from memlab.cli.kernel_commands import EXIT_FINDING
 from memlab.cli.output import check_output, deliver, print_message
 from memlab.errors import UsageError
@@ -41,7 +42,11 @@ def save(
     file: FileArgument,
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="RUN...", help="Runs by number or label, or JSON files of runs."),
+        typer.Argument(
+            metavar="RUN...",
+            help="Runs by number or label, or JSON files of runs.",
+            autocompletion=complete_run,
+        ),
     ] = None,
     *,
     device: options.DeviceOption = None,

@@ -7,6 +7,7 @@ import typer
 
 import memlab
 from memlab.cli import gate, options
+from memlab.cli.completion import complete_run
 from memlab.cli.kernel_commands import EXIT_FINDING
 from memlab.cli.output import check_output, deliver, json_text, print_message
 from memlab.cli.picture import check_picture, write_picture
@@ -22,11 +23,18 @@ def compare(
     a: Annotated[
         str | None,
         typer.Argument(
-            metavar="A", help="A run: its number, label or sweep, or a JSON file. [last but one]"
+            metavar="A",
+            help="A run: its number, label or sweep, or a JSON file. [last but one]",
+            autocompletion=complete_run,
         ),
     ] = None,
     b: Annotated[
-        str | None, typer.Argument(metavar="B", help="The run to compare with it. [the last]")
+        str | None,
+        typer.Argument(
+            metavar="B",
+            help="The run to compare with it. [the last]",
+            autocompletion=complete_run,
+        ),
     ] = None,
     *,
     everything: Annotated[

@@ -7,6 +7,7 @@ import typer
 
 import memlab
 from memlab.cli import options
+from memlab.cli.completion import complete_run
 from memlab.cli.output import check_output, partial_result, print_message, write_output
 from memlab.cli.run_filters import (
     DeviceFilter,
@@ -14,7 +15,6 @@ from memlab.cli.run_filters import (
     LabelFilter,
     LastFilter,
     SinceFilter,
-    complete_label,
 )
 from memlab.errors import UsageError
 from memlab.text import plural
@@ -30,7 +30,7 @@ RunsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="RUNS",
-        autocompletion=complete_label,
+        autocompletion=complete_run,
         help="Runs: numbers, labels, sweeps or JSON files. "
         "[default: of the stored ones, the newest of each kernel, parameters and device]",
     ),

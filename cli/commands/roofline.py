@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memlab.cli import options
+from memlab.cli.completion import complete_run
 from memlab.cli.kernel_commands import EXIT_FINDING, optional_kernel_app
 from memlab.cli.output import note_time_limit, partial_result, print_message
 from memlab.cli.picture import check_picture, write_picture
@@ -15,7 +16,6 @@ from memlab.cli.run_filters import (
     LabelFilter,
     LastFilter,
     SinceFilter,
-    complete_label,
     conditions_text,
 )
 from memlab.errors import UsageError
@@ -44,7 +44,7 @@ RunOption = Annotated[
         "--run",
         metavar="RUN",
         help="Draw this run: its number, its label or a JSON file; repeat it for more.",
-        autocompletion=complete_label,
+        autocompletion=complete_run,
     ),
 ]
 TitleOption = Annotated[

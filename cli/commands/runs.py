@@ -9,6 +9,7 @@ import typer
 
 import memlab
 from memlab.cli import options
+from memlab.cli.completion import complete_run, complete_run_number
 from memlab.cli.output import (
     check_output,
     chosen_format,
@@ -24,7 +25,6 @@ from memlab.cli.run_filters import (
     LabelFilter,
     LastFilter,
     SinceFilter,
-    complete_label,
     conditions_text,
 )
 from memlab.errors import UsageError
@@ -50,13 +50,13 @@ RunArgument = Annotated[
     typer.Argument(
         metavar="RUN",
         help="Its number in the list, its label, or a JSON file.",
-        autocompletion=complete_label,
+        autocompletion=complete_run,
     ),
 ]
 StoredRunArgument = Annotated[
     str,
     typer.Argument(
-        metavar="RUN", help="Its number in the list, or its label.", autocompletion=complete_label
+        metavar="RUN", help="Its number in the list, or its label.", autocompletion=complete_run
     ),
 ]
 
@@ -201,7 +201,12 @@ def export(
 def delete(
     run_ids: Annotated[
         list[int] | None,
-        typer.Argument(parser=_parse_run_id, metavar="ID...", help="Their numbers in the list."),
+        typer.Argument(
+            parser=_parse_run_id,
+            metavar="ID...",
+            help="Their numbers in the list.",
+            autocompletion=complete_run_number,
+        ),
     ] = None,
     *,
     every: Annotated[

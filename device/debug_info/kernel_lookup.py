@@ -52,7 +52,7 @@ def signature_of(unit: TranslationUnit, entry: str) -> Signature:
             as `compile.compile_unit`.
         DeviceError: As `compile.compile_unit`.
     """
-    declared, name = dict(_declared_kernels(unit.source)), unit.source_name
+    declared, name = dict(declared_kernels(unit.source)), unit.source_name
     if not entry:
         kernels = signatures(unit)
         if len(kernels) == 1:
@@ -90,7 +90,7 @@ def _require_stable_name(signature: Signature, source_name: str) -> Signature:
     return signature
 
 
-def _declared_kernels(source: str) -> Iterator[tuple[str, str]]:
+def declared_kernels(source: str) -> Iterator[tuple[str, str]]:
     """The kernels that a source appears to declare, as (name, `template <...>`), for advice."""
     for template, name in _KERNEL.findall(_COMMENT.sub(" ", source)):
         yield name, " ".join(template.split())

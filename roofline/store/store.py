@@ -190,6 +190,14 @@ class Store:
                     ids.append(run_id)
         return ids[::-1]
 
+    def kernels(self) -> list[tuple[int, str]]:
+        """Give the ids and kernels of all runs, newest first, without reading their documents."""
+        with self._file.open_for_reading() as connection:
+            if connection is None:
+                return []
+            rows = connection.execute("SELECT id, kernel FROM runs ORDER BY id DESC").fetchall()
+        return [(run_id, kernel.decode(errors="replace")) for run_id, kernel in rows]
+
     def labels(self) -> set[str]:
         """Give the labels and the names of sweeps of all runs that can be read."""
         names: set[str] = set()
