@@ -100,7 +100,7 @@ class Recipe:
     """
 
     kernel: str
-    options: dict[str, int | float | str | tuple[str, ...]] = field(default_factory=dict)
+    options: dict[str, bool | int | float | str | tuple[str, ...]] = field(default_factory=dict)
     seed: int = 0
 
 

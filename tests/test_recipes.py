@@ -37,6 +37,7 @@ def test_the_recipe_of_a_user_kernel_survives_json(tmp_path, monkeypatch):
         "block": "256",
         "defines": {"UNUSED": "a b"},
         "max_registers": 64,
+        "use_fast_math": True,
         "args": ["f32=2.0", "f32[N]", "inout:f32[N]", "i32=N"],
         "tolerance": 1e-3,
     }
