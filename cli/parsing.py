@@ -51,7 +51,8 @@ def _refuse_repeated_options(command: Any, ctx: Any, args: list[str]) -> None:
         takes_one = parameter.param_type_name == "option" and not parameter.multiple
         if times > 1 and takes_one and not (parameter.is_flag or parameter.count):
             option = max(parameter.opts, key=len)
+            is_run = ctx.command_path.startswith("memlab run ")
+            more = "'memlab sweep' takes lists" if is_run else f"see '{ctx.command_path} --help'"
             raise UsageError(
-                f"{option} is given {times} times, and it takes one value: give it once; "
-                f"see '{ctx.command_path} --help'"
+                f"{option} is given {times} times, and it takes one value: give it once; {more}"
             )
