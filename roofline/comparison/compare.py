@@ -28,6 +28,19 @@ if TYPE_CHECKING:
     from memlab.roofline.comparison.records import Call, FigureChange, TimeChange
     from memlab.roofline.run import Run
 
+COMPILER_PARAMETERS = (
+    "defines",
+    "std",
+    "max_registers",
+    "use_fast_math",
+    "ftz",
+    "prec_div",
+    "prec_sqrt",
+    "fmad",
+    "ptxas_options",
+)
+"""Parameters of user kernels that matter only as far as they change the machine code."""
+
 _NUMBER = re.compile(r"[+-]?\d[\d,.]*(?:\s?[kMGTPµmn](?=\w*\b))?")
 
 

@@ -47,6 +47,9 @@ def test_the_same_machine_code_is_no_regression_however_long_it_took():
         assert pair.call == "no code change"
         assert pair.code.unchanged
         assert "+30%" in pair.verdict
+    flags = {**a.measurement.parameters, "use_fast_math": 1, "defines": "UNUSED"}
+    flagged = measured(1.3e-3, code=Code("t.cu", "s1", "m1"), parameters=flags)
+    assert compare_runs(a, flagged).call == "no code change"
     other_launch = measured(1.3e-3, code=Code("t.cu", "s1", "m1"), grid=(64, 64, 1))
     assert compare_runs(a, other_launch).call == "slower"
     assert compare_runs(a, measured(1.3e-3, code=Code())).code.machine_code == "unknown"
