@@ -139,8 +139,12 @@ def _roofline(runs: Iterable[Run], devices: Sequence[DeviceRoofs]) -> str:
     return Template(asset("roofline.html")).substitute(
         chooser=chooser if len(devices) > 1 else "",
         levels=radios,
-        look="" if any(run.placement.flop_per_s for run in runs) else "empty",
+        look="" if any(map(_has_point, runs)) else "empty",
     )
+
+
+def _has_point(run: Run) -> bool:
+    return roofline_point(run.measurement, run.placement).per_s > 0
 
 
 def _overview(runs: Sequence[ChartRun]) -> str:

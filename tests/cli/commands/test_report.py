@@ -166,3 +166,16 @@ def test_a_sweep_has_its_picture_and_ranking(
     # The fastest stands first, and of the store too.
     times = [run.measurement.time.median_s for run in memlab.runs(label="tiles")]
     assert data("sweep.html")["runs"][0]["time"] == f"~{si_text(min(times), 's')}"
+
+
+def test_a_kernel_of_integers_has_a_point(folder: Path) -> None:
+    Path("mix.cu").write_text(
+        "__global__ void mix(unsigned* x, int n) {\n"
+        "  unsigned i = threadIdx.x, v = x[i], w = i;\n"
+        "  for (int k = 0; k < n; ++k) { v = v * 1664525u + w; w ^= v >> 7; }\n"
+        "  x[i] = v ^ w;\n}\n"
+    )
+    launch = ["--grid", "132", "--block", "256", "--arg", "inout:u32[256]", "--arg", "i32=2000"]
+    assert main(["run", "mix.cu:mix", *launch, "-q", "-o", "mix.html"]) == 0
+    assert data("mix.html")["runs"][0]["operation"] == "OP"
+    assert '<section id="roofline" class=""' in Path("mix.html").read_text("utf-8")
