@@ -143,13 +143,13 @@ def _same_hash(first: str, second: str) -> Literal["same", "different", "unknown
 
 def _launch(run: Run) -> tuple[Any, ...]:
     measurement = run.measurement
+    given = {
+        name: value
+        for name, value in measurement.parameters.items()
+        if name not in COMPILER_PARAMETERS
+    }
     return (
-        # Definitions and compiler options show in the machine code.
-        {
-            name: measurement.parameters[name]
-            for name in measurement.parameters
-            if name != "defines"
-        },
+        given,
         measurement.grid,
         measurement.block,
         measurement.dynamic_shared_bytes,
