@@ -214,5 +214,8 @@ def _(properties: DeviceProperties) -> str:
     # Properties do not hold the device's own index: it is the first that is no peer's.
     peers = {f"cuda:{index}" for index in range(len(properties.peer_access) + 1)}
     key = min(peers - set(properties.peer_access))
+    # Only a driver knows where a GPU is.
+    is_gpu = properties.sources.get("pci_bus_id", "").startswith("queried")
+    first = () if is_gpu else (device_reports.datasheet_line(properties), "")
     lines = device_reports.device_query_lines({key: properties})
-    return "\n".join((*lines, "", *device_reports.memory_lab_lines(properties))) + "\n"
+    return "\n".join((*first, *lines, "", *device_reports.memory_lab_lines(properties))) + "\n"

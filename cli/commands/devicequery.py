@@ -48,10 +48,10 @@ def devicequery(
     elif as_json:
         print_json(devices_document(devices, attributes))
     else:
+        is_fallback = device is None and not os.environ.get(DEVICE_VARIABLE)
         for key, properties in devices.items():
             if not is_gpu(key):
-                is_fallback = device is None and not os.environ.get(DEVICE_VARIABLE)
-                print(reports.datasheet_line(key, properties, is_fallback), end="\n\n")
+                print(reports.datasheet_line(properties, is_fallback), end="\n\n")
         print("\n".join(reports.device_query_lines(devices)))
         for key, properties in devices.items():
             name = f" of {key}" if len(devices) > 1 else ""

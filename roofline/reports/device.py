@@ -43,16 +43,15 @@ FURTHER_LIMITS = {
 """Limits that CUDA's deviceQuery leaves out, by label."""
 
 
-def datasheet_line(key: str, properties: DeviceProperties, no_gpu: bool) -> str:
+def datasheet_line(properties: DeviceProperties, no_gpu: bool = False) -> str:
     """Say that the listing is of a datasheet, not of a GPU.
 
     Args:
-        key: The datasheet's name, as `--device` takes it.
-        properties: Its properties.
-        no_gpu: Whether it is shown since there is no GPU, rather than by its name.
+        properties: The properties.
+        no_gpu: Whether they are shown since there is no GPU, rather than by their name.
     """
     reason = "No GPU can be used here" if no_gpu else "Not a GPU"
-    return f"{reason}: this is the datasheet of the {properties.name} ({key})."
+    return f"{reason}: this is the datasheet of the {properties.name}."
 
 
 def device_query_lines(devices: Mapping[str, DeviceProperties]) -> Iterator[str]:
