@@ -120,7 +120,9 @@ def _text(
             f"measured: {times}, {change}; fewer than {LEAST_SAMPLES} samples, so nothing is known "
             "about their noise"
         )
-    low, high = (f"{100 * end:+.2g}%" for end in interval)
+    width = 100 * (interval[1] - interval[0])
+    decimals = min(max(1 - math.floor(math.log10(width)), 0), 3) if width > 0 else 3
+    low, high = (f"{100 * end:+.{decimals}f}%" for end in interval)
     limits = f"\N{PLUS-MINUS SIGN}{100 * threshold:g}%"
     meaning = {
         "no difference": f"equal within {limits}",

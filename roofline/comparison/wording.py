@@ -47,7 +47,9 @@ def change_text(relative: float | None) -> str:
     if relative >= 1:
         return f"x{relative + 1:.3g}"
     share = 100 * abs(relative)
-    size = "<0.01" if share < 0.005 else f"{share:.2f}" if share < 0.995 else f"{share:.3g}"
+    if share < 0.005:
+        return "<0.01%"
+    size = f"{share:.2f}" if share < 0.995 else f"{share:.3g}"
     return f"{'+' if relative > 0 else '-'}{size}%"
 
 

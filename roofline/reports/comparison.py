@@ -59,7 +59,7 @@ MAX_PAIRS_IN_FULL = 1
 """With more pairs a report without `everything` has a row for each."""
 
 JUDGEMENT_STYLES = {"better": "green", "worse": "bold red", "within error": "dim"}
-SHORT_JUDGEMENTS = {"within error": "in error", "changed": "", "same": ""}
+SHORT_JUDGEMENTS = {"within error": "uncertain", "changed": "", "same": ""}
 CALL_STYLES = {
     "faster": "bold green",
     "slower": "bold red",

@@ -83,7 +83,8 @@ def test_peaks_are_of_the_gpu_whose_they_are_whatever_its_number(store, peaks):
 def test_a_store_of_the_first_schema_is_read_and_brought_up(store, peaks, make_run):
     run = store.add(make_run())
     with sqlite3.connect(store.path) as connection:  # as memlab 0.1.0 wrote it
-        connection.execute("DROP TABLE peaks")
+        for table in ("peaks", "sweeps", "sweep_points"):
+            connection.execute(f"DROP TABLE {table}")
         connection.execute("PRAGMA user_version = 1")
     connection.close()
 
