@@ -18,6 +18,7 @@ MAX_POINTS = 1_000_000
 """The most values of an axis, and the most points of a sweep that runs all."""
 
 _RANGE = re.compile(r"([^:]+):([^:]+):([x+])([^:]+)")
+_RANGE_WITHOUT_STEP = re.compile(r"\d+[KMG]?:\d+[KMG]?(:.*)?")
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,11 @@ def _value_or_range(name: str, part: Any) -> Iterable[Value]:
         return [_plain_value(name, part)]
     match = _RANGE.fullmatch(part)
     if match is None:
+        if _RANGE_WITHOUT_STEP.fullmatch(part):
+            raise UsageError(
+                f"{name}: the range {part!r} has no step such as x2 or +32: "
+                f"write {name}=512:4096:x2 or {name}=32:128:+32"
+            )
         return [_text_value(part)]
     return _range_values(name, part, *match.groups())
 

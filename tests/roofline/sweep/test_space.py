@@ -36,7 +36,11 @@ def test_lists_and_ranges(given: object, values: tuple[object, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["8,,9", "", [], "8:4:x2", "8:64:x1", "8:64:+0", "a:b:x2", "1:9G:+1", [None], {}]
+    "given",
+    [
+        *("8,,9", "", [], "8:4:x2", "8:64:x1", "8:64:+0", "a:b:x2", "1:9G:+1", [None], {}),
+        *("32:128:32", "4K:64K", "8:64:", "8,16:64"),
+    ],
 )
 def test_what_is_no_list_is_one_line(given: object) -> None:
     with pytest.raises(UsageError, match=r"^n") as error:
