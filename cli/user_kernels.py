@@ -159,7 +159,7 @@ def launch_options(
         typer.Option(
             "--restrict",
             metavar="CONDITION",
-            help="Refuse symbols that do not meet it, as 'B*TILE <= 1024'.",
+            help="Refuse symbols that do not meet it, as 'B*TILE <= 1024'; sweep skips them.",
         ),
     ] = None,
 ) -> dict[str, Any]:

@@ -58,8 +58,9 @@ def save(
 ) -> None:
     """Save what launches cost: counters, resources and times, in a file for the repository.
 
-    Without a RUN, the launches of an existing FILE run again; without a FILE, the kernels of
-    ./memlab.toml run or, without these, the newest stored run is saved.
+    Without a RUN, the kernels of ./memlab.toml run or, where there is no such file, the newest
+    stored run is saved. If FILE exists (--overwrite), its launches run again, with the kernels that
+    are new in ./memlab.toml.
     """
     check_output(file, overwrite, "FILE", gate.OVERWRITE)
 

@@ -149,8 +149,8 @@ def parse_own_condition(text: str) -> Condition:
     condition = parse_condition(text)
     if condition.kind != "value":
         raise UsageError(
-            f"{text!r} is about a change, and this is one run: give a value without a sign, such "
-            "as 'local_load_sectors>0', or use 'memlab compare'"
+            f"{text!r} is about a change, and this is one run: give a value without a sign or "
+            "'%', such as 'local_load_sectors>0', or use 'memlab compare'"
         )
     return condition
 

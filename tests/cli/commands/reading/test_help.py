@@ -38,7 +38,8 @@ def test_topics_are_listed_and_shown_whole_at_any_width(
             assert max(map(len, shown.splitlines())) <= columns
             squeezed = "".join(shown.split())
             for code in re.findall(r"`([^`\n]+)`", text):
-                assert "".join(code.split()) in squeezed or "|" in code, (columns, code)
+                code_shown = "".join(code.replace(r"\|", "|").split())  # a cell's bar is escaped
+                assert code_shown in squeezed, (columns, code)
 
 
 def test_every_environment_variable_is_told() -> None:
