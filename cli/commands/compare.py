@@ -71,7 +71,7 @@ def compare(
     """Compare two runs: machine code, counters, times, source lines.
 
     A run is its number, its label or a JSON file ('memlab run -o', 'memlab runs export'). A label,
-    sweep or file of several runs is matched with B point by point: by kernel, parameters and device.
+    sweep or file of several runs is matched with B point by point: by kernel, parameters, device.
 
     A condition is NAME OPERATOR LIMIT. With a sign the limit is a change from A to B: 'time>+3%',
     'registers_per_thread>+8'. Without a sign it is B's value, such as 'local_load_sectors>0' or, of
