@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memlab.device.devices import open_device
 from memlab.errors import DeviceError, MemlabError, UsageError
 from memlab.named_runs import find_runs
 from memlab.results import BaselineCheck
@@ -161,11 +162,13 @@ def check_baseline(
         fails, is a condition that could not be judged.
 
     Raises:
-        UsageError: The file cannot be read, or a condition is malformed.
+        UsageError: The file cannot be read, a condition is malformed, or there is no such device.
         DeviceError: A device is not available.
     """
     conditions = [parse_condition(text) for text in fail_if]
     recorded = read_baseline(path)
+    if device is not None:
+        open_device(device)  # a misspelt name is an error of usage, not a launch that failed
     limits = {"timeout_s": timeout_s, "memory_bytes": memory_bytes, "progress": progress}
     pairs, gone, broken = [], [], []
     for old in recorded:

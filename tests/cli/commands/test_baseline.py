@@ -72,6 +72,16 @@ def test_what_got_worse_fails_at_its_line(folder, capsys):
     assert main(["baseline", "check", "b.json", "-q", "--fail-if", "registers_per_thread>+90"]) == 0
 
 
+def test_a_misspelt_device_is_wrong_usage_and_not_a_finding(folder, capsys):
+    assert main(["baseline", "save", "b.json", "-q"]) == 0
+    capsys.readouterr()
+    assert main(["baseline", "check", "b.json", "-q", "-d", "h2000"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "no datasheet 'h2000'" in shown.err
+    assert shown.err.count("\n") == 1
+
+
 def test_a_comment_is_no_change_and_saving_again_changes_no_byte(folder, capsys):
     assert main(["baseline", "save", "b.json"]) == 0
     before = (folder / "b.json").read_text()
