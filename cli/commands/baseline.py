@@ -111,9 +111,9 @@ def check(
 ) -> None:
     """Run the launches of a baseline again, and exit with 1 where one costs more.
 
-    Without --fail-if, it fails where a counter that costs grew (traffic, instructions, bank
-    conflicts, spills), or a time is slower by more than --threshold. Run it in the folder in which
-    the baseline was saved: paths are relative to it.
+    Without --fail-if, it fails where a counter that costs grew (requests, sectors, wavefronts,
+    bytes, instructions, spills), or a time is slower by more than --threshold. Run it in the folder
+    in which the baseline was saved: paths are relative to it.
     """
     chosen = chosen_comparison_format(as_json, as_csv, markdown, output)
     share = gate.parse_threshold(threshold)
