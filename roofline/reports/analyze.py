@@ -84,6 +84,9 @@ def analysis_report(analysis: Analysis) -> RenderableType:
 class Listing:
     """The annotated source; columns without any figure are left out.
 
+    Integer operations have a column where there are no FLOPs: beside FLOPs they are mostly
+    addresses, and the source needs the room.
+
     Attributes:
         lines: The source lines.
     """
@@ -97,6 +100,8 @@ class Listing:
         """
         items = [item for line in self.lines for item in (line, *line.mixed_accesses)]
         columns = [column for column in LISTING_COLUMNS if any(map(column.figure, items))]
+        if any(item.counters and item.counters.flop for item in items):
+            columns = [column for column in columns if column is not INTEGER_COLUMN]
         number_width = len(str(max((line.number for line in self.lines), default=0)))
         widths = [
             max(map(len, (*column.heading.split("\n"), *map(column.figure, items))))
@@ -205,6 +210,7 @@ class ListingColumn:
     style: Callable[[ListingItem], str] = lambda line: ""
 
 
+INTEGER_COLUMN = ListingColumn("integer\nOP", _counter_text("iop"))
 LISTING_COLUMNS = (
     ListingColumn("traffic\nshare", _heat),
     ListingColumn("re-\nquests", _counter_text("global_requests")),
@@ -217,7 +223,7 @@ LISTING_COLUMNS = (
     ListingColumn("passes\n/req.", _passes, _red_if(wastes_passes)),
     ListingColumn("\nFLOP", _counter_text("flop")),
     ListingColumn("lanes\noff", _lanes_off_text, _red_if(wastes_lanes)),
-    ListingColumn("integer\nOP", _counter_text("iop")),
+    INTEGER_COLUMN,
 )
 
 
