@@ -212,6 +212,8 @@ def _verdict(
         elif counters_differ:
             blame = "; counters differ for another reason: data, or memlab's version"
         return "no code change", code.text + blame
+    if time.call == "no difference" and counters_differ:
+        return "counters differ", f"counters differ; {time.text}"
     return time.call, time.text
 
 

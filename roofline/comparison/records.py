@@ -22,6 +22,7 @@ Call: TypeAlias = Literal[
     "faster",
     "slower",
     "no difference",
+    "counters differ",
     "undecided",
 ]
 """The verdict on a pair of runs in a word."""

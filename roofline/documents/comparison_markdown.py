@@ -24,6 +24,7 @@ SYMBOLS = {
     "not comparable": "🟡",
     "undecided": "🟡",
     "no difference": "⚪",
+    "counters differ": "🟡",
     "no code change": "⚪",
 }
 STATUSES = {"held": "🔴", "passed": "🟢", "not judged": "🟡"}

@@ -65,6 +65,7 @@ CALL_STYLES = {
     "slower": "bold red",
     "wrong output": "bold red",
     "not comparable": "yellow",
+    "counters differ": "yellow",
     "undecided": "yellow",
 }
 LABEL_WIDTH, VALUE_WIDTH, CHANGE_WIDTH = 31, 15, 16

@@ -29,6 +29,7 @@ _CALL_LOOKS = {
     "slower": "bad",
     "wrong output": "bad",
     "not comparable": "warn",
+    "counters differ": "warn",
     "undecided": "warn",
 }
 _JUDGEMENT_LOOKS = {"better": "good", "worse": "bad", "within error": "quiet"}

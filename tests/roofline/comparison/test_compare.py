@@ -103,6 +103,7 @@ def test_modelled_times_are_reported_with_the_error_of_the_model():
 
 def test_exact_counters_have_no_noise_and_estimates_their_error():
     exact = compare_runs(counted(1_000_000), counted(1_000_001))
+    assert exact.call == "counters differ"
     assert exact.figure("global_load_sectors").judgement == "worse"
     assert exact.counters == "1 counter differs; emulated, so without noise"
     sampled = {"estimated": True, "relative_standard_error": 0.01}
