@@ -49,7 +49,7 @@ MAX_ATTEMPTS = 2
 """A point whose worker died is tried once more."""
 
 
-_ADDRESS = re.compile(r"(?:[a-z]+://)?[^\s/]+:\d{1,5}")
+_ADDRESS = re.compile(r"(?:(?:tcp|tls|ws|wss|ucx)://)?[^\s/]+:\d{1,5}")
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,7 @@ def test_a_picture_may_be_the_output(sweep: Sweep, tmp_path: Path) -> None:
         ("tiled --tile 64", 2, ""),
         ("tiled --objective energy", 3, "choose a GPU with --device 0"),
         ("tiled --scheduler nowhere", 2, "write tcp://host:8786"),
+        ("tiled --scheduler http://host:8786", 2, "write tcp://host:8786"),
         ("tiled --workers two", 2, "'two' is not a whole number"),
         ("tiled --width 8:4:2", 2, "width takes whole numbers, got '8:4:2'"),
         ("tiled -o a.png --plot b.png", 2, "both name a picture"),
