@@ -228,7 +228,7 @@ def test_what_cannot_be_resumed_is_one_line() -> None:
         ([], {}, "needs a kernel"),
         (["tilde"], {}, "did you mean 'tiled'"),
         (["tiled"], {"til": 8}, "no parameter 'til': did you mean 'tile'"),
-        (["tiled"], {"tile": "8:4:2"}, "tile takes whole numbers, got '8:4:2'"),
+        (["tiled"], {"tile": "8:4:2"}, "tile: the range '8:4:2' has no step"),
         (["tiled", "scale.cu:scale"], {}, "of the catalog or your own"),
         (["tiled"], {"restrict": "tlie < 3"}, "unknown symbol 'tlie'"),
         (["tiled"], {"objective": "tim"}, "did you mean 'time'"),

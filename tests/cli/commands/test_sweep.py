@@ -116,7 +116,7 @@ def test_a_picture_may_be_the_output(sweep: Sweep, tmp_path: Path) -> None:
         ("tiled --scheduler nowhere", 2, "write tcp://host:8786"),
         ("tiled --scheduler http://host:8786", 2, "write tcp://host:8786"),
         ("tiled --workers two", 2, "'two' is not a whole number"),
-        ("tiled --width 8:4:2", 2, "width takes whole numbers, got '8:4:2'"),
+        ("tiled --width 8:4:2", 2, "width: the range '8:4:2' has no step"),
         ("tiled -o a.png --plot b.png", 2, "both name a picture"),
         ("tiled tilde", 2, "unknown kernel 'tilde'"),
         ("--resume", 2, "to resume"),
