@@ -252,6 +252,8 @@ def _sweep(
         elif not quiet:
             print_message(f"no point is done: {plot} is not drawn")
     code = code or _exit_code(result)
+    if code == UsageError.exit_code:
+        raise UsageError("no point could run, for the reasons given: correct the values")
     if code:
         raise typer.Exit(code)
 

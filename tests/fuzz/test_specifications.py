@@ -26,7 +26,7 @@ from memlab.kernels.launch import (
     Uniform,
 )
 from memlab.kernels.signature import KernelParameter, ModuleVariable, Signature, StructureMember
-from memlab.kernels.user import arguments
+from memlab.kernels.user import arguments, symbols
 from memlab.kernels.user import kernel as user_kernel
 from memlab.kernels.user import launch as user_launch
 from memlab.kernels.user.compiler_flags import SWITCHES
@@ -193,6 +193,8 @@ CHOICES = {
     "expect": st.lists(PAIRS, max_size=3) | VALUES,
     "reference": VALUES | st.just("x.py:f"),
     "tolerance": NUMBERS | VALUES,
+    "symbols": st.dictionaries(WORDS, NUMBERS | WORDS, max_size=3) | VALUES,
+    "restrict": st.lists(WORDS, max_size=2) | VALUES,
 }
 
 
@@ -219,7 +221,9 @@ def test_choices_make_a_launch_within_limits_or_are_refused(
     entry: str, chosen: dict[str, Any]
 ) -> None:
     try:
-        kernel = user_kernel.apply_launch_options(UserKernel("x.cu", entry), chosen)
+        kernel = symbols.evaluated(
+            user_kernel.apply_launch_options(UserKernel("x.cu", entry), chosen)
+        )
         launch = user_launch.make_user_launch(kernel, SIGNATURE, "", LIMITS)
     except UsageError:
         return
@@ -228,7 +232,8 @@ def test_choices_make_a_launch_within_limits_or_are_refused(
     with suppress(UsageError):
         output_references(kernel, launch)
     if all(
-        isinstance(argument, Scalar) or argument.elements <= SMALL for argument in launch.arguments
+        isinstance(argument, Scalar | NullPointer | Structure) or argument.elements <= SMALL
+        for argument in launch.arguments
     ):
         with suppress(MemlabError):
             make_inputs(launch, 0)
