@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import shutil
 import subprocess
 import zlib
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
-from importlib import metadata, util
 from pathlib import Path
 
 from memlab.device.compiler import cache as compile_cache
+from memlab.device.compiler.cuda_tools import find_cuda_tool, tool_version
 from memlab.device.compiler.translation_unit import Architecture
 from memlab.device.machine_code.instructions import (
     Control,
@@ -89,29 +87,22 @@ def read_disassembly(text: str, entry: str, architecture: Architecture) -> Machi
 
 @cache
 def find_nvdisasm() -> Path:
-    """The path of nvdisasm: that of its pip package, else of a CUDA toolkit.
+    """The path of nvdisasm.
 
     Raises:
         DisassemblyError: There is none.
     """
-    name = "nvdisasm.exe" if os.name == "nt" else "nvdisasm"
-    nvidia = util.find_spec("nvidia")
-    for folder in nvidia.submodule_search_locations or () if nvidia else ():
-        for path in sorted(Path(folder).glob(f"*/bin/{name}")):
-            return path
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        path = Path(os.environ.get(variable, "")) / "bin" / name
-        if os.environ.get(variable) and path.is_file():
-            return path
-    found = shutil.which(name)
+    found = find_cuda_tool("nvdisasm")
     if found is None:
         raise DisassemblyError(f"nvdisasm is not installed: pip install {_PACKAGE}")
-    return Path(found)
+    return found
 
 
 def _disassembled(cubin: bytes) -> str:
     """The text of nvdisasm, from the cache if there."""
-    key = compile_cache.hash_groups([("nvdisasm", *_OPTIONS, _tool_version()), (cubin,)])
+    key = compile_cache.hash_groups(
+        [("nvdisasm", *_OPTIONS, tool_version(find_nvdisasm(), _PACKAGE)), (cubin,)]
+    )
     try:
         parts = compile_cache.load_parts(key)
         if parts is not None:
@@ -121,18 +112,6 @@ def _disassembled(cubin: bytes) -> str:
     text = _run_nvdisasm(cubin)
     compile_cache.store_parts(key, [zlib.compress(text.encode(), 1)])
     return text
-
-
-@cache
-def _tool_version() -> str:
-    """What tells one nvdisasm from another: the package's version, or the file's digest."""
-    path = find_nvdisasm()
-    if "site-packages" in path.parts:
-        try:
-            return metadata.version(_PACKAGE)
-        except metadata.PackageNotFoundError:
-            pass
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _run_nvdisasm(cubin: bytes) -> str:
