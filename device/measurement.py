@@ -65,14 +65,15 @@ class Resources:
     """The resources that the compiled kernel needs, read from the cubin's ELF.
 
     Attributes:
-        registers_per_thread: 32-bit registers per thread.
+        registers_per_thread: 32-bit registers per thread; None without machine code.
         static_shared_bytes: `__shared__` arrays of fixed size, bytes per block.
-        local_bytes_per_thread: Local memory for the stack and for spills, bytes per thread.
+        local_bytes_per_thread: Local memory for the stack and for spills, bytes per thread; None
+            without machine code.
     """
 
-    registers_per_thread: int
+    registers_per_thread: int | None
     static_shared_bytes: int
-    local_bytes_per_thread: int
+    local_bytes_per_thread: int | None
 
 
 @dataclass(frozen=True)

@@ -97,10 +97,13 @@ class BlockAllocation:
 
 
 def block_requirements(launch: Launch, resources: Resources) -> BlockRequirements:
-    """Return the resources that a block requests, from its launch and its compiled kernel."""
+    """Return the resources that a block requests, from its launch and its compiled kernel.
+
+    Registers that are unknown count as one per thread, which never limits occupancy.
+    """
     return BlockRequirements(
         launch.threads_per_block,
-        resources.registers_per_thread,
+        resources.registers_per_thread or 1,
         resources.static_shared_bytes + launch.dynamic_shared_bytes,
     )
 

@@ -239,6 +239,9 @@ class Launch:
             (`cublas`); empty for none.
         name_expression: The C++ expression that names the function (`sgemm<32>`), from which
             NVRTC instantiates a template; empty if `entry` suffices.
+        ptx: The PTX, where the kernel comes compiled; empty where `source` is compiled. `source` is
+            then what its lines refer to, which may be the PTX itself.
+        cubin: The machine code that came with it, for the device's architecture; empty for none.
     """
 
     kernel: str
@@ -262,6 +265,8 @@ class Launch:
     name_expression: str = ""
     error_scale: Literal["element", "rms"] = "element"
     tolerances: Mapping[str, float] = field(default_factory=dict)
+    ptx: str = ""
+    cubin: bytes = b""
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

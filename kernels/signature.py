@@ -35,7 +35,8 @@ class KernelParameter:
     Attributes:
         name: Its name in the source; `argument 0`, by its position, if it has none.
         kind: `scalar` for numbers, `pointer` for pointers and references to data, `structure` for
-            the rest: structures by value, pointers to functions.
+            the rest: structures by value, pointers to functions. `untyped` where only the size is
+            known: the argument tells the type.
         dtype: The type in memlab's short names (f32 f64 f16 bf16 i8 u8 i16 u16 i32 u32 i64 u64
             bool); for a pointer, the type of its elements. Empty for void and structures.
         spelling: The type in C++: `const float *`.
@@ -52,7 +53,7 @@ class KernelParameter:
     """
 
     name: str
-    kind: Literal["scalar", "pointer", "structure"]
+    kind: Literal["scalar", "pointer", "structure", "untyped"]
     dtype: str
     spelling: str
     nbytes: int

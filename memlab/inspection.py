@@ -16,6 +16,7 @@ from memlab.device.compiler.compile import compile_launch
 from memlab.device.devices import open_device
 from memlab.device.emulation.device import Emulation, count_launch, emulate
 from memlab.device.machine_code.listing import MachineListing
+from memlab.device.occupancy_curves import register_budget
 from memlab.device.tracing.trace import trace_launch
 from memlab.errors import DeviceError, UsageError, suggest_nearest
 from memlab.kernels.launch import source_lines
@@ -383,7 +384,11 @@ def occupancy(
     launch = prepare_launch(target, chosen, properties, executed=False)
     resources = compile_launch(launch, properties.compute_capability).resources
     block = device_occupancy.block_requirements(launch, resources)
-    subject = OccupancySubject(block, launch.kernel, dict(launch.parameters))
+    known = resources.registers_per_thread is not None
+    if not known:
+        most = register_budget(properties, block).registers_per_thread
+        block = replace(block, registers_per_thread=most)
+    subject = OccupancySubject(block, launch.kernel, dict(launch.parameters), registers_given=known)
     resident = device_occupancy.compute_occupancy(properties, block)
     return KernelOccupancy(
         resident.blocks_per_sm,

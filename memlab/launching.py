@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from memlab.device.properties import DeviceProperties
     from memlab.kernels.launch import Dim3, Launch
     from memlab.kernels.signature import ModuleVariable, Signature
+    from memlab.kernels.user.compiled_source import CompiledSource
     from memlab.kernels.user.kernel import UserKernel
 
 KernelName: TypeAlias = "str | PathLike[str] | UserKernel"
@@ -184,14 +185,24 @@ def prepare_launch(
     """
     if isinstance(kernel, str):
         return catalog.find_kernel(kernel).prepare(parameters, launch_limits(properties))
+    from memlab.device.debug_info.compiled_kernels import compiled_source
     from memlab.device.debug_info.kernel_lookup import signature_of
+    from memlab.device.debug_info.ptx_signatures import with_parameters
     from memlab.device.references import output_references
     from memlab.kernels.user.launch import make_user_launch, unfilled_constants
 
-    unit = compilation_unit(kernel, properties)
-    signature = signature_of(unit, kernel.entry)
+    compiled = compiled_source(kernel, properties.compute_capability)
+    unit = compilation_unit(kernel, properties, compiled)
+    signature = signature_of(unit, compiled.entry if compiled else kernel.entry)
+    if compiled and compiled.parameters is not None:
+        signature = with_parameters(signature, compiled.parameters, unit.source_name)
     launch = make_user_launch(
-        kernel, signature, unit.source, launch_limits(properties), executed=executed
+        kernel,
+        signature,
+        unit.source,
+        launch_limits(properties),
+        executed=executed,
+        compiled=compiled,
     )
     if not executed:
         return launch
@@ -213,8 +224,10 @@ def _warn_of_zeros(variables: Sequence[ModuleVariable]) -> None:
     )
 
 
-def compilation_unit(kernel: UserKernel, properties: DeviceProperties) -> TranslationUnit:
-    """Make the compiler's input from the file of a user kernel.
+def compilation_unit(
+    kernel: UserKernel, properties: DeviceProperties, compiled: CompiledSource | None
+) -> TranslationUnit:
+    """Make the compiler's input from the file of a user kernel, or from the compiled kernel.
 
     Raises:
         UsageError: There is no such file or folder, or a definition is malformed.
@@ -222,11 +235,13 @@ def compilation_unit(kernel: UserKernel, properties: DeviceProperties) -> Transl
     from memlab.kernels.user import kernel as user_kernel
 
     return TranslationUnit(
-        user_kernel.read_source(kernel),
-        kernel.source,
+        compiled.source if compiled else user_kernel.read_source(kernel),
+        compiled.source_name if compiled else kernel.source,
         properties.compute_capability,
         user_kernel.parse_defines(kernel),
         user_kernel.compile_options(kernel),
+        ptx=compiled.ptx if compiled else "",
+        cubin=compiled.cubin if compiled else b"",
     )
 
 
@@ -241,9 +256,12 @@ def kernel_signatures(kernel: UserKernel, device: str | int | None = None) -> tu
         UsageError: There is no such file, device or kernel, or the source does not compile.
         DeviceError: The compiler is not available.
     """
+    from memlab.device.debug_info.compiled_kernels import compiled_source
     from memlab.device.debug_info.kernel_lookup import signature_of, signatures
 
-    unit = compilation_unit(kernel, open_device(device).properties)
+    properties = open_device(device).properties
+    compiled = compiled_source(kernel, properties.compute_capability)
+    unit = compilation_unit(kernel, properties, compiled)
     if not kernel.entry and (all_signatures := signatures(unit)):
         return all_signatures
     return (signature_of(unit, kernel.entry),)

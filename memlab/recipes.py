@@ -14,16 +14,18 @@ if TYPE_CHECKING:
     from memlab.kernels.user.kernel import UserKernel
     from memlab.launching import PreparedLaunch
 
-NOT_RECORDED = ("source", "entry", "name", "reference")
+NOT_RECORDED = ("source", "entry", "name", "reference", "compiled")
 """Fields of a user kernel that are no options of its recipe. A reference is code, and a recipe is
 data that a file may hold."""
 
 
 def launch_recipe(prepared: PreparedLaunch) -> Recipe | None:
-    """Write down how to launch a kernel again; None where an argument is no text."""
+    """Write down how to launch a kernel again; None where it or an argument is in memory."""
     kernel = prepared.kernel
     if isinstance(kernel, str):
         return Recipe(kernel, dict(prepared.launch.parameters), prepared.seed)
+    if kernel.compiled is not None:
+        return None
     if kernel.name and _is_as_in_project(kernel):
         return Recipe(kernel.name, {}, prepared.seed)
     options: dict[str, Any] = {}

@@ -132,6 +132,8 @@ def _member_findings(
     It executes a copy of the source (`member_arrays`). Where that does not compile, or cannot be
     executed, nothing is found. Neither is what is `known` to leave the whole array.
     """
+    if launch.ptx:  # its source is not compiled
+        return []
     source, members = with_checked_members(launch.source, launch.source_name)
     if not members:
         return []

@@ -83,8 +83,10 @@ def load_output(name: str) -> CompilerOutput | None:
     if parts is None:
         return None
     try:
-        ptx, cubin, log, lowered_name = parts
-        return CompilerOutput(ptx.decode(), cubin, log.decode(), lowered_name.decode())
+        ptx, cubin, log, lowered_name, compiler = parts
+        return CompilerOutput(
+            ptx.decode(), cubin, log.decode(), lowered_name.decode(), compiler.decode()
+        )
     except ValueError:
         return None
 

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from memlab.device.compiler import cache, headers, nvrtc
+from memlab.device.compiler import assembly, cache, headers, nvrtc, ptx_text
 from memlab.device.compiler import cubin as cubin_file
 from memlab.device.compiler.diagnostics import CompileError
 from memlab.device.compiler.translation_unit import Architecture, CompilerOutput, TranslationUnit
@@ -29,9 +29,10 @@ class CompiledKernel:
     Attributes:
         architecture: The compute capability it was compiled for.
         ptx: The PTX, for the emulator.
-        cubin: The machine code, for a GPU: an ELF file.
+        cubin: The machine code, for a GPU: an ELF file; empty where nothing made it.
         resources: The registers and memory that the kernel needs.
-        log: The compiler's warnings; empty if there were none.
+        log: The compiler's warnings, or why there is no machine code; empty if there were none.
+        compiler: Who made the machine code, with the version; empty if unknown.
     """
 
     architecture: Architecture
@@ -39,10 +40,18 @@ class CompiledKernel:
     cubin: bytes
     resources: Resources
     log: str
+    compiler: str = ""
+
+    @property
+    def loadable(self) -> bytes:
+        """What a GPU's driver loads: the machine code, or PTX that it assembles itself."""
+        return self.cubin or self.ptx.encode() + b"\0"
 
 
 def compile_unit(unit: TranslationUnit) -> CompilerOutput:
     """Compile a source to PTX and cubin, or take both from the cache (`cache.py`).
+
+    Of a kernel that comes compiled, only the machine code is made (`assembly.py`).
 
     Raises:
         CompileError: The source does not compile.
@@ -50,6 +59,8 @@ def compile_unit(unit: TranslationUnit) -> CompilerOutput:
         UsageError: The source is not text, or includes a file outside the named folders.
         DeviceError: NVRTC is not installed, or does not know this architecture.
     """
+    if unit.is_compiled:
+        return assembly.assemble(unit)
     _check_source_text(unit)
     if unit.source_name.startswith("-"):  # NVRTC would take it for an option
         unit = replace(unit, source_name=f"./{unit.source_name}")
@@ -83,8 +94,13 @@ def compile_kernel(unit: TranslationUnit, entry: str) -> CompiledKernel:
         DeviceError: As `compile_unit`.
     """
     output = compile_unit(unit)
-    resources = cubin_file.kernel_resources(output.cubin, entry)
-    return CompiledKernel(unit.architecture, output.ptx, output.cubin, resources, output.log)
+    if output.cubin:
+        resources = cubin_file.kernel_resources(output.cubin, entry)
+    else:
+        resources = Resources(None, ptx_text.static_shared_bytes(output.ptx, entry), None)
+    return CompiledKernel(
+        unit.architecture, output.ptx, output.cubin, resources, output.log, output.compiler
+    )
 
 
 def code_record(launch: Launch, compiled: CompiledKernel) -> Code:
@@ -92,8 +108,10 @@ def code_record(launch: Launch, compiled: CompiledKernel) -> Code:
     return Code(
         source_name=launch.source_name,
         source_sha256=hashlib.sha256(launch.source.encode()).hexdigest(),
-        machine_code_sha256=cubin_file.machine_code_sha256(compiled.cubin, launch.entry),
-        compiler=f"NVRTC {'.'.join(nvrtc.compiler_identity())}",
+        machine_code_sha256=cubin_file.machine_code_sha256(compiled.cubin, launch.entry)
+        if compiled.cubin
+        else "",
+        compiler=compiled.compiler,
         options=launch.compile_options,
     )
 

@@ -78,7 +78,11 @@ def run_nvrtc(unit: TranslationUnit) -> CompilerOutput | str | DeviceError:
             return _with_source_lines(program, log, unit.source_name) or str(result)
         lowered = _call_nvrtc("nvrtcGetLoweredName", program, expression)[0] if expression else b""
         return CompilerOutput(
-            _program_text(program, "PTX"), _program_bytes(program, "CUBIN"), log, lowered.decode()
+            _program_text(program, "PTX"),
+            _program_bytes(program, "CUBIN"),
+            log,
+            lowered.decode(),
+            f"NVRTC {'.'.join(compiler_identity())}",
         )
     except DeviceError as error:
         return error

@@ -28,6 +28,8 @@ class TranslationUnit:
             information) replaces line information.
         name_expression: The C++ expression that names the function (`sgemm<32>`), by which NVRTC
             instantiates a template; empty for none.
+        ptx: The PTX, where the kernel comes compiled; empty where `source` is compiled.
+        cubin: The machine code that came with it; empty for none.
     """
 
     source: str
@@ -36,6 +38,8 @@ class TranslationUnit:
     defines: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     name_expression: str = ""
+    ptx: str = ""
+    cubin: bytes = b""
 
     @classmethod
     def of(cls, launch: Launch, architecture: Architecture) -> TranslationUnit:
@@ -47,7 +51,14 @@ class TranslationUnit:
             launch.defines,
             launch.compile_options,
             launch.name_expression,
+            launch.ptx,
+            launch.cubin,
         )
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the kernel comes compiled, as PTX or machine code."""
+        return bool(self.ptx or self.cubin)
 
     @property
     def arguments(self) -> list[str]:
@@ -71,12 +82,14 @@ class CompilerOutput:
 
     Attributes:
         ptx: The PTX.
-        cubin: The machine code.
+        cubin: The machine code; empty where there is none, for the reason that `log` gives.
         log: The compiler's warnings.
         lowered_name: The name expression's name in the compiled code; empty without one.
+        compiler: Who made the machine code, with the version: `NVRTC 13.0.88`; empty if unknown.
     """
 
     ptx: str
     cubin: bytes
     log: str
     lowered_name: str
+    compiler: str = ""

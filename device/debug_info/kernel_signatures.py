@@ -11,11 +11,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from memlab.device.compiler.cubin import launch_bounds
+from memlab.device.compiler.ptx_text import reachable_names
 from memlab.device.debug_info import dwarf
 from memlab.kernels.signature import KernelParameter, ModuleVariable, Signature, StructureMember
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator
 
     from memlab.device.debug_info.dwarf import Die
 
@@ -24,12 +25,7 @@ _SPACES: dict[int, Literal["const", "global"]] = {4: "const", 5: "global"}  # 8:
 _LENGTH = re.compile(r"L?(\d{1,9})")  # L marks internal linkage
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+(\d+))?")
-_FUNCTION = re.compile(
-    r"^(?:\.\w+\s+)*\.(?:entry|func)\s*(?:\([^)]*\)\s*)?([\w$]+)\s*\([^)]*\)[^;{]*\{(.*?)^\}",
-    re.S | re.M,
-)
 _INITIALIZED = re.compile(r"^(?:\.\w+\s+)*\.const\b[^;=]*?([\w$]+)(?:\[\d*\])*\s*=", re.M)
-_WORD = re.compile(r"[\w$]+")
 
 
 @lru_cache(maxsize=32)
@@ -48,7 +44,6 @@ def read_signatures(ptx: str, cubin: bytes) -> tuple[Signature, ...]:
         top = dwarf.declarations(cubin)
         initialized = frozenset(_INITIALIZED.findall(ptx))
         variables = tuple(_module_variable(die, initialized) for die in top if _is_fillable(die))
-        functions = {name: frozenset(_WORD.findall(body)) for name, body in _FUNCTION.findall(ptx)}
         return tuple(
             Signature(
                 _qualified_name(die),
@@ -56,7 +51,7 @@ def read_signatures(ptx: str, cubin: bytes) -> tuple[Signature, ...]:
                 _parameters(die, entries[name]),
                 variables,
                 bounds=launch_bounds(cubin, name),
-                used=_reachable_names(name, functions),
+                used=reachable_names(ptx, name),
             )
             for die in top
             if die.tag == "DW_TAG_subprogram" and (name := dwarf.linkage_name(die)) in entries
@@ -68,17 +63,6 @@ def _kernel_entries(ptx: str) -> Iterator[tuple[str, list[int]]]:
     for match in _ENTRY.finditer(ptx):
         listed = ptx[match.end() : ptx.find(")", match.end())]
         yield match[1], [int(alignment or 1) for alignment in _PARAMETER.findall(listed)]
-
-
-def _reachable_names(entry: str, functions: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """The names in the code of a kernel and of the functions that it calls, at any depth."""
-    found: frozenset[str] = frozenset()
-    waiting = frozenset((entry,))
-    while waiting:
-        named = frozenset[str]().union(*(functions.get(name, ()) for name in waiting))
-        waiting = named - found
-        found |= named
-    return found
 
 
 def _parameters(function: Die, alignments: list[int]) -> tuple[KernelParameter, ...]:
@@ -222,14 +206,14 @@ def _is_fillable(die: Die) -> bool:
 def _qualified_name(die: Die) -> str:
     """The name with its namespaces, which only the linkage name has."""
     name, linkage_name = dwarf.attribute_text(die, "name"), dwarf.linkage_name(die)
-    parts = _name_parts(linkage_name)
+    parts = name_parts(linkage_name)
     if not parts:
         return name
     # In a namespace, NVRTC gives variables and types only their mangled names.
     return "::".join([*parts[:-1], parts[-1] if name == linkage_name else name])
 
 
-def _name_parts(mangled: str) -> list[str]:
+def name_parts(mangled: str) -> list[str]:
     """The parts of a nested mangled name, without unnamed namespaces; empty for other names.
 
     Itanium C++ ABI, section 5.1.4: `_ZN`, then each part after its length.
@@ -265,6 +249,6 @@ def _type_spelling(die: Die, declarator: str = "") -> str:
         return _type_spelling(dwarf.referenced_type(die), f"{declarator}({listed})")
     name = dwarf.attribute_text(die, "name")
     if name.startswith("_Z"):
-        name = "::".join(_name_parts(name))
+        name = "::".join(name_parts(name))
     name = name or tag.removesuffix("_type")  # `structure`, if it has no name
     return f"{name} {declarator}".rstrip()

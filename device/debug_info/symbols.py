@@ -54,8 +54,10 @@ def layouts(launch: Launch, architecture: Architecture) -> Mapping[str, tuple[Va
 
     Returns:
         By symbol, the layouts of all variables of this name in the function; empty if the
-        compilation fails.
+        compilation fails, or the kernel comes compiled.
     """
+    if launch.ptx:
+        return {}
     unit = TranslationUnit.of(launch, architecture)
     source = _DYNAMIC_SHARED.sub(_KEPT_SHARED, unit.source.removeprefix("\ufeff"))
     options = ("-default-device", *unit.options)

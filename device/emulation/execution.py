@@ -390,7 +390,8 @@ class Execution:
 @lru_cache(maxsize=32)
 def _load_program(ptx: str, entry: str, source: tuple[str, ...]) -> Program:
     """The program of a kernel, for one launch after another."""
-    return load_program(parser.parse_ptx(ptx), entry, source)
+    own_lines = source == tuple(source_lines(ptx))
+    return load_program(parser.parse_ptx(ptx, own_lines), entry, source)
 
 
 def _block_bytes(launch: Launch, program: Program) -> int:

@@ -125,7 +125,7 @@ class CudaDevice:
         time, verification, emulation = measure_launch(
             self.index,
             launch,
-            compiled.cubin,
+            compiled.loadable,
             seed,
             self._settings,
             progress,

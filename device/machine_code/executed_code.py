@@ -40,8 +40,11 @@ def read_flow_graph(compiled: CompiledKernel, entry: str) -> FlowGraph:
     """Read the machine code of a compiled kernel.
 
     Raises:
-        DisassemblyError: nvdisasm is missing, or the code has no lines of the PTX, or is too long.
+        DisassemblyError: There is no machine code or no nvdisasm, or the code has no lines of the
+            PTX, or is too long.
     """
+    if not compiled.cubin:
+        raise DisassemblyError(compiled.log)
     code = disassemble(compiled.cubin, entry, compiled.architecture)
     own = [step for step in code.instructions if step.address < min(code.functions, default=2**32)]
     if sum(1 for step in own if step.ptx_line) < _LEAST_KNOWN_LINES * len(own):

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from memlab.errors import UsageError, suggest_nearest
@@ -70,6 +71,7 @@ SPECIFICATION_PATTERN = re.compile(
 )
 _EXAMPLES = "write f32=2.0, i32[1024], inout:f32[64,64]=ones or f32[]=@x.npy"
 _STRUCTURE, _NULL = "struct", "null"
+_POINTER_BYTES = 8
 _MAX_LISTED_MEMBERS = 8
 
 
@@ -345,7 +347,12 @@ def _bind_argument(text: str | Specification, parameter: KernelParameter, label:
             hint = structure_hint(parameter)
             raise UsageError(f"{label} is a structure, got {text!r}: {hint}") from None
         raise UsageError(f"{label}: {error}") from None
-    bind_kind = {"scalar": _bind_scalar, "pointer": _bind_array, "structure": _bind_structure}
+    bind_kind = {
+        "scalar": _bind_scalar,
+        "pointer": _bind_array,
+        "structure": _bind_structure,
+        "untyped": _bind_untyped,
+    }
     return bind_kind[parameter.kind](argument, parameter, label)
 
 
@@ -362,6 +369,54 @@ def _bind_scalar(argument: Specification, parameter: KernelParameter, label: str
         written = argument.text.partition("=")[2].strip()
         raise UsageError(f"{label} is {dtype}, got {argument.text!r}: write {dtype}={written}")
     return Scalar(parameter.name, NUMPY_DTYPES[dtype], value)
+
+
+def _bind_untyped(argument: Specification, parameter: KernelParameter, label: str) -> Argument:
+    """Bind a parameter of which only the size is known: the argument must have this size."""
+    size = parameter.nbytes
+    if isinstance(argument, StructureSpecification):
+        return _bind_structure(argument, replace(parameter, kind="structure"), label)
+    if not isinstance(argument, ScalarSpecification):
+        if size != _POINTER_BYTES:
+            raise UsageError(
+                f"{label} has {size} bytes, and a pointer has {_POINTER_BYTES}, got "
+                f"{argument.text!r}: {_untyped_hint(parameter)}"
+            )
+        return _bind_array(argument, replace(parameter, kind="pointer"), label)
+    dtype = argument.dtype or _untyped_number(argument, size)
+    if not dtype or dtype_bytes(dtype) != size:
+        raise UsageError(
+            f"{label} has {size} bytes, got {argument.text!r}: {_untyped_hint(parameter)}"
+        )
+    return _bind_scalar(argument, replace(parameter, kind="scalar", dtype=dtype), label)
+
+
+def _untyped_number(argument: ScalarSpecification, size: int) -> str:
+    """The type of a number without one: the first whole type of this size that holds it."""
+    whole = _parse_integer(argument.text.strip())
+    for dtype in (f"i{8 * size}", f"u{8 * size}") if size in (1, 2, 4, 8) else ():
+        low, high = _integer_range(dtype)
+        if whole is not None and low <= whole <= high:
+            return dtype
+    return ""
+
+
+def _untyped_hint(parameter: KernelParameter) -> str:
+    """Say how to write an argument of which only the size is known."""
+    size = parameter.nbytes
+    fitting = [
+        f"{dtype}={_example_value(dtype)}" for dtype in NUMPY_DTYPES if dtype_bytes(dtype) == size
+    ]
+    array = ["inout:f32[N]"] if size == _POINTER_BYTES else []
+    file = [f"{_STRUCTURE}=@FILE.npy, a file with its {size} bytes as u8"]
+    return (
+        f"write {', '.join([*array, *fitting[:3]])} or {file[0]}" if fitting else f"write {file[0]}"
+    )
+
+
+def dtype_bytes(dtype: str) -> int:
+    """Bytes of a type by memlab's short name: it ends in the number of bits, except `bool`."""
+    return int(dtype.lstrip(ascii_lowercase) or 8) // 8
 
 
 def _bind_structure(argument: Specification, parameter: KernelParameter, label: str) -> Argument:

@@ -13,13 +13,14 @@ from typing import Any
 
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.user.arguments import ExpectedOutput, Specification
+from memlab.kernels.user.compiled_source import CompiledSource, is_compiled_file
 from memlab.kernels.user.compiler_flags import flag_options
 from memlab.kernels.user.launch_options import OPTION_READERS
 
 MAX_SOURCE_BYTES = 16 << 20
 """The longest source file that is read; a longer file is data that was named by mistake."""
 
-_SOURCE_SUFFIX = re.compile(r"\.(?:cu|cuh|cpp|cc|cxx|hpp|h)(?=:|$)")
+_SOURCE_SUFFIX = re.compile(r"\.(?:cu|cuh|cpp|cc|cxx|hpp|h|ptx)(?=:|$)")
 _DEFINE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:=(.*))?", re.DOTALL)
 
 
@@ -56,6 +57,7 @@ class UserKernel:
             function itself; empty for none.
         tolerance: The largest relative error allowed; None for `launch.DEFAULT_TOLERANCES`.
         restrict: Conditions that the symbols must meet, such as `B*TILE <= 1024`.
+        compiled: The compiled kernel, where a front end made it in memory; None for the file.
 
     `symbols.evaluated` computes all expressions.
     """
@@ -83,6 +85,7 @@ class UserKernel:
     reference: str | Callable[..., Any] = ""
     tolerance: float | None = None
     restrict: tuple[str, ...] = ()
+    compiled: CompiledSource | None = None
 
     @property
     def target(self) -> str:
@@ -91,7 +94,9 @@ class UserKernel:
 
 
 LAUNCH_OPTIONS = tuple(
-    option.name for option in fields(UserKernel) if option.name not in ("source", "entry", "name")
+    option.name
+    for option in fields(UserKernel)
+    if option.name not in ("source", "entry", "name", "compiled")
 )
 """The launch options: all fields but those that name the kernel itself."""
 _CUMULATIVE_OPTIONS = ("symbols", "defines", "include", "constants", "expect", "restrict")
@@ -161,11 +166,13 @@ def with_relative_paths(kernel: UserKernel, folder: Path) -> UserKernel:
 
 
 def read_source(kernel: UserKernel) -> str:
-    """Read the source text of a kernel.
+    """Read the source text of a kernel; of one that comes compiled, its PTX.
 
     Raises:
         UsageError: There is no such file, or it is too long.
     """
+    if kernel.compiled is not None:
+        return kernel.compiled.ptx
     path = Path(kernel.source)
     try:
         if path.exists() and not path.is_file():
@@ -202,8 +209,11 @@ def compile_options(kernel: UserKernel) -> tuple[str, ...]:
     """The compiler options besides the definitions; each text is one option.
 
     Raises:
-        UsageError: An include folder does not exist.
+        UsageError: An include folder does not exist, or the kernel comes compiled and an option
+            would change its compilation.
     """
+    if is_compiled(kernel):
+        return _assembler_options(kernel)
     for folder in kernel.include:
         if not _is_folder(Path(folder)):
             raise UsageError(f"-I {folder}: there is no such folder: check its name")
@@ -213,6 +223,29 @@ def compile_options(kernel: UserKernel) -> tuple[str, ...]:
         *([f"-std={kernel.std}"] if kernel.std else []),
         *([f"--maxrregcount={kernel.max_registers}"] if kernel.max_registers is not None else []),
         *flag_options(kernel),
+    )
+
+
+def is_compiled(kernel: UserKernel) -> bool:
+    """Whether a kernel comes compiled: from a front end, or in a file with PTX."""
+    return kernel.compiled is not None or is_compiled_file(kernel.source)
+
+
+def _assembler_options(kernel: UserKernel) -> tuple[str, ...]:
+    """The options that reach the assembler of PTX.
+
+    Raises:
+        UsageError: Another option is given.
+    """
+    late = replace(kernel, use_fast_math=False, ftz=None, prec_div=None, prec_sqrt=None, fmad=None)
+    if kernel.defines or kernel.include or kernel.std or flag_options(late) != flag_options(kernel):
+        raise UsageError(
+            f"{kernel.target} is compiled already: leave out -D, -I, --std and the flags of "
+            "arithmetic, and give them where the PTX is made"
+        )
+    return (
+        *([f"--maxrregcount={kernel.max_registers}"] if kernel.max_registers is not None else []),
+        *flag_options(late),
     )
 
 

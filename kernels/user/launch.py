@@ -26,6 +26,7 @@ from memlab.kernels.user.launch_options import RECORDED_OPTIONS
 if TYPE_CHECKING:
     from memlab.kernels.kernel import Limits
     from memlab.kernels.signature import LaunchBounds, ModuleVariable, Signature
+    from memlab.kernels.user.compiled_source import CompiledSource
     from memlab.kernels.user.kernel import UserKernel
 
 DEFAULT_TOLERANCES = {"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
@@ -40,6 +41,7 @@ def make_user_launch(
     limits: Limits,
     *,
     executed: bool = True,
+    compiled: CompiledSource | None = None,
 ) -> Launch:
     """Make the launch of a user kernel on a device; its outputs have no references yet.
 
@@ -49,6 +51,7 @@ def make_user_launch(
         source: The text of its file.
         limits: The device's limits.
         executed: Whether it will run; if not, neither a grid nor arguments are needed.
+        compiled: The compiled kernel, where it comes as PTX.
 
     Raises:
         UsageError: An option is missing, an argument does not suit its parameter, or the launch
@@ -68,7 +71,7 @@ def make_user_launch(
         kernel=name,
         parameters=_recorded_parameters(kernel, unfilled),
         source=source,
-        source_name=kernel.source,
+        source_name=compiled.source_name if compiled else kernel.source,
         entry=signature.linkage_name,
         name_expression=signature.name_expression,
         defines=parse_defines(kernel),
@@ -90,6 +93,8 @@ def make_user_launch(
         },
         error_scale="rms",
         constants=constants,
+        ptx=compiled.ptx if compiled else "",
+        cubin=compiled.cubin if compiled else b"",
     )
     check_memory(launch, limits)
     check_geometry(launch, limits)

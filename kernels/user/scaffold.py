@@ -21,7 +21,7 @@ from memlab.kernels.catalog import CATALOG
 from memlab.kernels.signature import LaunchBounds
 from memlab.kernels.user.arguments import (
     MAX_FLOATS,
-    NUMPY_DTYPES,
+    dtype_bytes,
     structure_hint,
     unsupported_reason,
 )
@@ -293,14 +293,9 @@ def _array_type(parameter: KernelParameter) -> str:
     if not parameter.element_bytes:
         return f"u8[{DEFAULT_ELEMENTS}]"
     if parameter.member_dtype:
-        members = parameter.element_bytes // _dtype_bytes(parameter.member_dtype)
+        members = parameter.element_bytes // dtype_bytes(parameter.member_dtype)
         return f"{parameter.member_dtype}[{DEFAULT_ELEMENTS},{members}]"
     return f"u8[{DEFAULT_ELEMENTS},{parameter.element_bytes}]=zeros"
-
-
-def _dtype_bytes(dtype: str) -> int:
-    bits = re.sub(r"\D", "", NUMPY_DTYPES[dtype])
-    return int(bits or 8) // 8
 
 
 def _constants_line(variables: Sequence[ModuleVariable]) -> Iterator[str]:

@@ -40,8 +40,8 @@ class OccupancySubject:
         block: The block's threads, registers per thread and shared memory in bytes.
         kernel: The name of the compiled kernel; empty where the user gave numbers alone.
         parameters: The kernel's parameters; empty without a kernel.
-        registers_given: Whether the user gave the registers; else they are the most that cost
-            no block.
+        registers_given: Whether the registers are known; else they are the most that cost no
+            block.
     """
 
     block: BlockRequirements

@@ -165,7 +165,13 @@ def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
     count = math.prod(measurement.grid)
     yield "grid", f"{extent_text(measurement.grid)} = {count:,} {plural(count, 'block')}"
     yield "block", f"{extent_text(measurement.block)} = {threads:,} {plural(threads, 'thread')}"
-    yield "registers", f"{resources.registers_per_thread} per thread"
+    registers = resources.registers_per_thread
+    yield (
+        "registers",
+        f"{registers} per thread"
+        if registers is not None
+        else f"unknown, no limit here: {measurement.instructions.reason or 'no machine code'}",
+    )
     yield (
         "shared memory",
         _shared_memory_text(resources.static_shared_bytes, measurement.dynamic_shared_bytes),

@@ -189,7 +189,7 @@ class Module:
         variables: The module's variables.
         entries: The kernels, by name.
         functions: The functions with a body, by name.
-        digest: The SHA-256 of the text, in hexadecimal.
+        digest: The SHA-256 of the text, in hexadecimal, and whose lines it has.
     """
 
     version: str
@@ -222,11 +222,12 @@ _WITHOUT_EFFECT = (".attribute", ".v2", ".v4", ".global", ".const", ".shared", "
 _DECLARATOR = re.compile(r"([%$\w]+)\s*((?:\[[^\]]*\]\s*)*)(?:=\s*(.*))?$", re.S)
 
 
-def parse_ptx(text: str) -> Module:
+def parse_ptx(text: str, own_lines: bool = False) -> Module:
     """Parse a PTX module.
 
     Args:
         text: The PTX, from NVRTC or written by hand.
+        own_lines: Whether the source lines are those of the PTX, and not those that `.loc` names.
 
     Raises:
         PtxError: The text cannot be parsed; the message names the line.
@@ -244,7 +245,20 @@ def parse_ptx(text: str) -> Module:
     except (ValueError, LookupError, StopIteration, RecursionError) as error:
         # For example a malformed number, a list that ends too soon, or too many braces.
         raise PtxError(f"PTX line {line}: not understood") from error
-    return replace(module, digest=hashlib.sha256(text.encode(errors="replace")).hexdigest())
+    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()
+    if not own_lines:
+        return replace(module, digest=digest)
+    return replace(
+        module,
+        entries={name: _with_own_lines(each) for name, each in module.entries.items()},
+        functions={name: _with_own_lines(each) for name, each in module.functions.items()},
+        digest=f"{digest} own lines",
+    )
+
+
+def _with_own_lines(function: PtxFunction) -> PtxFunction:
+    instructions = (replace(each, source_line=each.ptx_line) for each in function.instructions)
+    return replace(function, instructions=tuple(instructions), file="")
 
 
 def _module(statements: Iterator[tuple[int, str]]) -> Module:

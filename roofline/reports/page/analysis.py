@@ -41,7 +41,9 @@ def _header(analysis: Analysis) -> str:
         f"{device.name}, {architecture_name(device.compute_capability)}",
         f"grid {extent_text(analysis.grid)}",
         f"block {extent_text(analysis.block)}",
-        f"{analysis.resources.registers_per_thread} registers per thread",
+        "registers unknown"
+        if analysis.resources.registers_per_thread is None
+        else f"{analysis.resources.registers_per_thread} registers per thread",
         f"{covered_text(coverage)} emulated",
         *([coverage.remark] if coverage.remark else []),
         "counted, not timed",
