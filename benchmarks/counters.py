@@ -199,7 +199,7 @@ def _measured(launch: Launch, more: Iterable[str], architecture: Architecture) -
     metrics = ncu.profile(launch, more=more)
     cubin = compile_launch(launch, architecture).cubin
     settings = TimingSettings(samples=SAMPLES)
-    time, verification, _ = measure_launch(
+    time, verification, _, _ = measure_launch(
         0, launch, cubin, 0, settings, None, meanwhile=lambda: None
     )
     if verification.status == "failed":

@@ -40,8 +40,15 @@ class Device(Protocol):
         """Whether the device is emulated or a real GPU."""
         ...
 
-    def run(self, launch: Launch, seed: int, progress: Progress | None = None) -> Measurement:
-        """Compile, execute, verify, count and time one launch."""
+    def run(
+        self,
+        launch: Launch,
+        seed: int,
+        progress: Progress | None = None,
+        *,
+        keep_outputs: bool = False,
+    ) -> Measurement:
+        """Compile, execute, verify, count and time one launch; keep its outputs if asked to."""
         ...
 
 

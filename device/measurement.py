@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from memlab.device.access_counts import AccessCounts, Direction, NamedCount, NamedCounters, Space
+from memlab.device.outputs import Outputs
 from memlab.kernels.launch import Dim3
 from memlab.presentation import Presentable
 
@@ -29,6 +31,10 @@ CLOCK_DRIFT_LIMIT = 0.03
 """A sample's SM clock that differs from the median clock by a larger share makes a time suspect.
 The limit is about the DVFS steps of a power-limited GPU, and above the 1% to which two measurements
 should agree."""
+
+
+NOT_RECORDED = MappingProxyType({"recorded": False})
+"""The metadata of fields that documents leave out."""
 
 
 def ignore_progress(what: str, fraction: float | None) -> None:
@@ -526,6 +532,7 @@ class Measurement(Presentable):
             library's name (`cublas`); empty where it was not run.
         instructions: The instructions of the machine code, or of the PTX where there is none.
         code: The source and the machine code that were launched; empty in runs of older versions.
+        outputs: The arrays that the launch wrote; not part of documents.
     """
 
     kernel: str
@@ -548,3 +555,6 @@ class Measurement(Presentable):
     library_time: dict[str, Time] = field(default_factory=dict)
     instructions: InstructionCounters = field(default_factory=InstructionCounters)
     code: Code = field(default_factory=Code)
+    outputs: Outputs = field(
+        default_factory=Outputs, compare=False, repr=False, metadata=NOT_RECORDED
+    )

@@ -90,7 +90,8 @@ def run(
     Returns:
         The run. `run.measurement` has the counters, the time and the verification,
         `run.placement` the ceilings and `run.advice` the advice; `print(memlab.report(run))` shows
-        it as the command line does.
+        it as the command line does. `run.outputs["y"]` is the array that a user kernel wrote to
+        its parameter y.
 
     Raises:
         UsageError: An unknown kernel or device, a parameter out of range, a source that does not
@@ -120,21 +121,34 @@ def run(
         from memlab import hardware
 
         hardware.require_cublas_product(prepared.launch)
-    finished = run_prepared(prepared, counters=counters, cublas=cublas)
+    own = not isinstance(prepared.kernel, str)
+    finished = run_prepared(prepared, counters=counters, cublas=cublas, keep_outputs=own)
     finished = replace(finished, identity=replace(finished.identity, label=label, note=note))
     return finished if runs is None else runs.add(finished)
 
 
 def run_prepared(
-    prepared: PreparedLaunch, *, counters: CounterSource = "emulated", cublas: bool = False
+    prepared: PreparedLaunch,
+    *,
+    counters: CounterSource = "emulated",
+    cublas: bool = False,
+    keep_outputs: bool = False,
 ) -> Run:
     """Run a prepared launch; the choices are those of `run`.
+
+    Args:
+        prepared: The launch.
+        counters: Where the counters come from.
+        cublas: Whether to time cuBLAS too.
+        keep_outputs: Whether the run has its outputs.
 
     Raises:
         DeviceError: The compiler is not available.
         MemlabError: The kernel failed, or took too long.
     """
-    measurement = prepared.device.run(prepared.launch, prepared.seed, prepared.progress)
+    measurement = prepared.device.run(
+        prepared.launch, prepared.seed, prepared.progress, keep_outputs=keep_outputs
+    )
     if counters == "ncu":
         measurement = _with_hardware_counters(measurement, prepared)
     if cublas:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from memlab.device.measurement import Measurement, Provenance
+from memlab.device.outputs import Outputs
 from memlab.presentation import Presentable
 
 TRAFFIC_LEVELS = ("requested", "l1", "l2", "dram", "compulsory")
@@ -128,3 +129,12 @@ class Run(Presentable):
     advice: tuple[str, ...]
     identity: RunIdentity = field(default_factory=RunIdentity)
     recipe: Recipe | None = None
+
+    @property
+    def outputs(self) -> Outputs:
+        """The arrays that a user kernel wrote, by the names of its parameters.
+
+        An array is as the launch left it: elements that nothing wrote are NaN, or have all bits
+        set. Of a sample of the blocks, it is a masked array. Stored runs have no outputs.
+        """
+        return self.measurement.outputs

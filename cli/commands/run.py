@@ -19,6 +19,7 @@ from memlab.cli.output import (
     print_message,
     warnings_as_messages,
 )
+from memlab.cli.saved_outputs import SaveOption, parse_saves, save_outputs
 from memlab.errors import MemlabError, UsageError
 
 if TYPE_CHECKING:
@@ -89,12 +90,14 @@ def run_kernel(
     cublas: Annotated[
         bool, typer.Option("--cublas", help="Also time cuBLAS on the same matrices, on a GPU.")
     ] = False,
+    save: SaveOption = None,
     fail_if: gate.OwnFailIfOption = None,
 ) -> None:
     """Run one kernel, print or write the result, and exit with 1 if its output is wrong."""
     chosen = chosen_format(as_json, as_csv, output, RUN_FORMATS)
     if output is not None:
         check_output(output, force)
+    files = parse_saves(save or [], force, not isinstance(target, str))
     conditions = []
     if fail_if:
         from memlab.roofline.comparison.conditions import parse_own_condition
@@ -133,6 +136,7 @@ def run_kernel(
         deliver(page.html, output, force, quiet)
     else:
         _deliver(result, chosen, output, force, quiet)
+    save_outputs(result.outputs, files, force, quiet)
     verification = result.measurement.verification
     if verification.status == "failed":
         from memlab.roofline.units import compared_text

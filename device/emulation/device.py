@@ -56,6 +56,7 @@ from memlab.device.measurement import (
 )
 from memlab.device.model_errors import BY_COUNTERS, with_error_interval
 from memlab.device.occupancy import block_allocation, block_requirements, compute_occupancy
+from memlab.device.outputs import Outputs
 from memlab.device.properties import DeviceProperties, device_summary
 from memlab.device.sm_model import launch_time
 from memlab.device.sm_model.profile import LaunchProfile
@@ -79,13 +80,21 @@ class EmulatedDevice:
         self.key, self.properties = key, properties
         self._budget = budget or Budget()
 
-    def run(self, launch: Launch, seed: int, progress: Progress | None = None) -> Measurement:
+    def run(
+        self,
+        launch: Launch,
+        seed: int,
+        progress: Progress | None = None,
+        *,
+        keep_outputs: bool = False,
+    ) -> Measurement:
         """Compile, execute, verify and count a launch, and model its time.
 
         Args:
             launch: The launch.
             seed: The seed of the random inputs and of the sample of blocks.
             progress: Called with the current activity and the share of it that is done.
+            keep_outputs: Whether the measurement has the outputs.
 
         Raises:
             CompileError: The source does not compile.
@@ -98,7 +107,9 @@ class EmulatedDevice:
         report = progress or ignore_progress
         report("compiling", None)
         compiled = compile_launch(launch, self.properties.compute_capability)
-        emulation = emulate(launch, compiled, self.properties, seed, progress, self._budget)
+        emulation = emulate(
+            launch, compiled, self.properties, seed, progress, self._budget, keep_outputs
+        )
         resident = resident_blocks(launch, compiled, self.properties)
         return emulation.measurement(
             launch,
@@ -107,6 +118,7 @@ class EmulatedDevice:
             resident,
             emulation.time(resident, self.properties),
             emulation.verification,
+            emulation.outputs,
         )
 
 
@@ -124,6 +136,7 @@ class Emulation:
         verification: The comparison of the executed blocks' outputs with the references.
         instructions: The instructions of the machine code, or of the PTX where there is none.
         listing: The machine code, instruction by instruction; empty where there is none.
+        outputs: The outputs, where they were asked for.
         levels: Where the sectors of each memory instruction are served, by its position in the
             program.
         profile: What the machine code does; None where it cannot be read.
@@ -140,6 +153,7 @@ class Emulation:
     profile: LaunchProfile | None = None
     instructions: InstructionCounters = field(default_factory=InstructionCounters)
     listing: tuple[ListedInstruction, ...] = ()
+    outputs: Outputs = field(default_factory=Outputs)
 
     def time(self, resident: Occupancy, properties: DeviceProperties) -> Time:
         """Model the time: by simulating an SM, or from the counters without machine code."""
@@ -163,8 +177,9 @@ class Emulation:
         resident: Occupancy,
         time: Time,
         verification: Verification,
+        outputs: Outputs,
     ) -> Measurement:
-        """Combine the counters with the time and verification of an emulated or real device."""
+        """Combine the counters with the time and outputs of an emulated or real device."""
         return Measurement(
             kernel=launch.kernel,
             parameters=dict(launch.parameters),
@@ -184,6 +199,7 @@ class Emulation:
             verification=verification,
             instructions=self.instructions,
             code=code_record(launch, compiled),
+            outputs=outputs,
         )
 
 
@@ -194,6 +210,7 @@ def emulate(
     seed: int,
     progress: Progress | None = None,
     budget: Budget | None = None,
+    keep_outputs: bool = False,
 ) -> Emulation:
     """Execute a launch on the CPU, and count it as the given device would.
 
@@ -204,6 +221,7 @@ def emulate(
         seed: The seed of the random inputs and of the sample of blocks.
         progress: Called with the current activity and the share of it that is done.
         budget: The limits of time and memory; None for the defaults.
+        keep_outputs: Whether the result has the outputs.
 
     Raises:
         PtxError: The compiled kernel has an instruction that the emulator does not know.
@@ -229,7 +247,9 @@ def emulate(
     counters = totals.total_counters(program, tally, own_loads)
     execution.check_roles()
     report("verifying", None)
-    verification = execution.verify(whole=counted.coverage.blocks_emulated == launch.blocks)
+    whole = counted.coverage.blocks_emulated == launch.blocks
+    verification = execution.verify(whole)
+    outputs = execution.outputs(whole) if keep_outputs else Outputs()
     report("modelling caches and time", None)
     sectors = counting.sum_global_sectors(tally)
     block = representative_block.find_representative(execution, block, sectors, counted)
@@ -297,6 +317,7 @@ def emulate(
         region=totals.main_region(program, tally),
         work=work,
         verification=verification,
+        outputs=outputs,
         levels=cached.levels,
         profile=profile,
         instructions=instructions,

@@ -40,6 +40,7 @@ from memlab.device.emulator.sampling.block_sample import BlockCoordinates
 from memlab.device.emulator.sampling.data_dependence import has_global_atomics
 from memlab.device.inputs import POISON_BYTE, argument_bytes, element_type, make_inputs
 from memlab.device.measurement import Verification
+from memlab.device.outputs import Outputs
 from memlab.device.properties import WARP_SIZE
 from memlab.device.verification import UNVERIFIED, ActualOutput, verify
 from memlab.errors import UsageError
@@ -174,11 +175,7 @@ class Execution:
         Args:
             whole: Whether all blocks were executed.
         """
-        reason = ""
-        if self._cut_short:
-            reason = f"{self._cut_short} cut blocks short"
-        elif not whole and has_global_atomics(self.program):
-            reason = "blocks add up results with atomics, and not all of them ran"
+        reason = self._unusable_reason(whole)
         if reason and self.launch.references:
             return replace(UNVERIFIED, worst=reason)
         outputs = {}
@@ -187,6 +184,30 @@ class Execution:
             index = np.arange(values.size) if whole else self.memory.elements_written(output.name)
             outputs[output.name] = ActualOutput(index, values if whole else values[index])
         return verify(self.launch, self.inputs, outputs)
+
+    def outputs(self, whole: bool) -> Outputs:
+        """Copy the outputs; of a sample of the blocks, elements that they did not write are masked.
+
+        Args:
+            whole: Whether all blocks were executed.
+        """
+        if reason := self._unusable_reason(whole):
+            return Outputs(missing=f"the outputs are incomplete: {reason}")
+        arrays = {output.name: self.array(output).copy() for output in self.launch.outputs}
+        if not whole:
+            for name, values in arrays.items():
+                mask = np.ones(values.size, np.bool_)
+                mask[self.memory.elements_written(name)] = False
+                arrays[name] = np.ma.MaskedArray(values, mask.reshape(values.shape))
+        return Outputs(arrays, missing="")
+
+    def _unusable_reason(self, whole: bool) -> str:
+        """Why the outputs of the executed blocks are not those of the grid; empty if they are."""
+        if self._cut_short:
+            return f"{self._cut_short} cut blocks short"
+        if not whole and has_global_atomics(self.program):
+            return "blocks add up results with atomics, and not all of them ran"
+        return ""
 
     def check_roles(self) -> None:
         """Refuse a launch whose kernel wrote to an array that is declared an input.

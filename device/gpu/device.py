@@ -31,6 +31,7 @@ from memlab.device.measurement import (
     Verification,
     ignore_progress,
 )
+from memlab.device.outputs import Outputs
 from memlab.device.properties import MACHINE_FIGURES, DeviceProperties, device_summary
 from memlab.device.verification import ActualOutput, checked_positions, verify
 from memlab.kernels.launch import Buffer, Launch
@@ -105,13 +106,21 @@ class CudaDevice:
         self.properties = with_datasheet(gpu_query.query_properties(index))
         self._settings, self._budget = settings or TimingSettings(), budget
 
-    def run(self, launch: Launch, seed: int, progress: Progress | None = None) -> Measurement:
+    def run(
+        self,
+        launch: Launch,
+        seed: int,
+        progress: Progress | None = None,
+        *,
+        keep_outputs: bool = False,
+    ) -> Measurement:
         """Compile a launch, run it on the GPU, verify it, time it, and count it by emulation.
 
         Args:
             launch: The launch.
             seed: Seed of the random inputs and of the samples of blocks and rows.
             progress: Called with the current step and its completed fraction.
+            keep_outputs: Whether the measurement has the outputs.
 
         Raises:
             UsageError: The launch does not compile, or its arrays do not fit.
@@ -122,7 +131,7 @@ class CudaDevice:
         (progress or ignore_progress)("compiling", None)
         compiled = compile_launch(launch, properties.compute_capability)
         resident = resident_blocks(launch, compiled, properties)
-        time, verification, emulation = measure_launch(
+        time, verification, outputs, emulation = measure_launch(
             self.index,
             launch,
             compiled.loadable,
@@ -132,9 +141,12 @@ class CudaDevice:
             meanwhile=lambda: emulate_if_supported(
                 launch, compiled, properties, seed, progress, self._budget
             ),
+            keep_outputs=keep_outputs,
         )
         device = device_summary(properties, self.kind, self.key)
-        return emulation.measurement(launch, compiled, device, resident, time, verification)
+        return emulation.measurement(
+            launch, compiled, device, resident, time, verification, outputs
+        )
 
 
 def with_datasheet(queried: DeviceProperties) -> DeviceProperties:
@@ -177,7 +189,8 @@ def measure_launch(
     settings: TimingSettings,
     progress: Progress | None,
     meanwhile: Callable[[], Result],
-) -> tuple[Time, Verification, Result]:
+    keep_outputs: bool = False,
+) -> tuple[Time, Verification, Outputs, Result]:
     """Run a launch on a GPU, in a worker; verify it, then time it.
 
     Args:
@@ -189,9 +202,11 @@ def measure_launch(
         progress: Called with the current step.
         meanwhile: Called while the launch is timed, after it has ended once: a kernel that faults
             or never ends on the GPU would do so in the emulator too.
+        keep_outputs: Whether to return the outputs.
 
     Returns:
-        The time, the verification, and the result of `meanwhile`.
+        The time, the verification, the outputs if they are to be kept, and the result of
+        `meanwhile`.
 
     Raises:
         UsageError: The arrays do not fit.
@@ -205,14 +220,16 @@ def measure_launch(
     }
     # A reference may be a function that another process cannot import.
     sent = replace(launch, references={})
-    with Worker(run_and_time, index, sent, cubin, seed, positions, settings) as worker:
+    task = (index, sent, cubin, seed, positions, settings, keep_outputs)
+    with Worker(run_and_time, *task) as worker:
         inputs = make_inputs(launch, seed)
-        outputs = worker.take(progress)
-        verification = verify(launch, inputs, outputs)
+        compared, arrays = worker.take(progress)
+        verification = verify(launch, inputs, compared)
         worker.resume()
         meanwhile_result = meanwhile()
         cold, warm, event_pair = worker.result(progress)
-    return summarize_time(cold, warm, event_pair), verification, meanwhile_result
+    outputs = Outputs(arrays, missing="") if keep_outputs else Outputs()
+    return summarize_time(cold, warm, event_pair), verification, outputs, meanwhile_result
 
 
 def run_and_time(
@@ -223,10 +240,12 @@ def run_and_time(
     seed: int,
     positions: Mapping[str, NDArray[np.int64]],
     settings: TimingSettings,
+    keep_outputs: bool,
 ) -> tuple[Samples, Samples, Samples]:
     """The worker's task: run a launch once and hand over its outputs, then time it.
 
-    The outputs' elements at `positions` are handed over, and how many elements were never written.
+    The outputs' elements at `positions` are handed over, and how many elements were never written;
+    then the whole outputs, if they are to be kept.
 
     Returns:
         Samples with cold caches, with warm caches, and of two events with nothing between them.
@@ -238,12 +257,16 @@ def run_and_time(
         with translated_errors(launch.kernel):
             ready.run_once()
         session.synchronize(launch.kernel)
-        link.hand_over(
-            {
-                output.name: _read_output(ready, session, output, positions)
-                for output in launch.outputs
-            }
-        )
+        compared, kept = {}, {}
+        for output in launch.outputs:
+            chosen = positions.get(output.name)  # None without a reference
+            values = None
+            if keep_outputs or chosen is not None:
+                values = ready.read(session, output)
+            compared[output.name] = _compared_elements(output, values, chosen)
+            if keep_outputs:
+                kept[output.name] = values
+        link.hand_over((compared, kept))
         link.wait()
         _discard_stdout()
         link.report("timing, caches cold")
@@ -264,15 +287,11 @@ def _discard_stdout() -> None:
         os.dup2(nowhere.fileno(), STDOUT_DESCRIPTOR)
 
 
-def _read_output(
-    ready: LoadedLaunch,
-    session: GpuSession,
-    output: Buffer,
-    positions: Mapping[str, NDArray[np.int64]],
+def _compared_elements(
+    output: Buffer, values: NDArray[Any] | None, index: NDArray[np.int64] | None
 ) -> ActualOutput:
-    if output.name not in positions:  # it has no reference
+    if values is None or index is None:
         return ActualOutput(np.zeros(0, np.int64), np.zeros(0))
-    values, index = ready.read(session, output), positions[output.name]
     # An array that the kernel also reads is not poisoned, so unwritten elements are unknown.
     missing = count_unwritten(values) if output.role == "out" else 0
     return ActualOutput(index, values.reshape(-1)[index], missing)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
 from numbers import Integral, Real
 from reprlib import repr as shortened
@@ -106,7 +106,9 @@ def encode(value: object) -> Any:
             return number
         return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
     if is_dataclass(value):
-        values = {field.name: encode(getattr(value, field.name)) for field in fields(value)}
+        values = {
+            field.name: encode(getattr(value, field.name)) for field in recorded_fields(value)
+        }
         if isinstance(value, DeviceSummary):
             values["compute_capability"] = version_text(value.compute_capability)
         return values
@@ -228,8 +230,13 @@ def _document_fields(kind: Any) -> dict[str, tuple[Any, bool]]:
         return {name: (types.get(name, int), False) for name in kind.names()}
     return {
         field.name: (types[field.name], field.default is field.default_factory is MISSING)
-        for field in fields(kind)
+        for field in recorded_fields(kind)
     }
+
+
+def recorded_fields(record: Any) -> list[Field[Any]]:
+    """The fields of a record, or of its class, that documents have."""
+    return [field for field in fields(record) if field.metadata.get("recorded", True)]
 
 
 def _within_bounds(value: Any, place: str, bounds: FieldBounds) -> Any:

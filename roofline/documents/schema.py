@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from memlab.device.access_counts import AccessCounts, NamedCounters
 from memlab.device.measurement import DeviceSummary, Measurement
+from memlab.roofline.documents.codec import recorded_fields
 from memlab.roofline.documents.runs import DOCUMENT_KEYS, LAUNCH_KEYS, SCHEMA_VERSION
 from memlab.roofline.glossary import terms
 from memlab.roofline.run import Run
@@ -59,7 +60,7 @@ def run_schema() -> dict[str, Any]:
 def _properties(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     """The schemas of a record's fields, by name; those of inner records go to the definitions."""
     types, told = get_type_hints(kind), _descriptions(kind)
-    names = [field.name for field in fields(kind)]
+    names = [field.name for field in recorded_fields(kind)]
     if issubclass(kind, NamedCounters):
         names = list(kind.names())
         told = {name: _counter_description(kind, name) for name in names if name not in told} | told

@@ -241,8 +241,8 @@ class FakeGpu:
         uuid = os.environ["CUDA_VISIBLE_DEVICES"]
         self.properties = replace(self.emulated.properties, uuid=uuid)
 
-    def run(self, launch, seed, progress=None):
-        measurement = self.emulated.run(launch, seed, progress)
+    def run(self, launch, seed, progress=None, **options):
+        measurement = self.emulated.run(launch, seed, progress, **options)
         found = devices.device_summary(self.properties, self.kind, self.key)
         return replace(measurement, device=found)
 
