@@ -265,7 +265,7 @@ def _exit_code(result: "Sweep") -> int:
         return EXIT_FINDING
     if "lost" in statuses:
         return 3
-    return 0 if "done" in statuses or not statuses else UsageError.exit_code
+    return 0 if "done" in statuses else UsageError.exit_code
 
 
 def _deliver(result: "Sweep", chosen: str, output: Path | None, force: bool, quiet: bool) -> None:

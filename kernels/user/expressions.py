@@ -84,6 +84,9 @@ def holds(text: str, symbols: Mapping[str, Number]) -> bool:
         UsageError: As `evaluate`, or it compares nothing.
     """
     tree = _parse(text)
+    for name in names_in(text):  # also where an `or` is decided before it is reached
+        if name not in symbols:
+            raise _unknown_symbol_error(name, symbols, text)
     try:
         return _decide(tree, symbols, text)
     except ZeroDivisionError:

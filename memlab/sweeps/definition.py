@@ -14,8 +14,9 @@ from memlab.kernels import catalog
 from memlab.kernels.user import expressions, symbols
 from memlab.kernels.user.kernel import UserKernel, apply_launch_options
 from memlab.kernels.user.project import find_user_kernel
-from memlab.roofline.sweep.space import Axis, Space, Value, axis_values, make_space
+from memlab.roofline.sweep.space import MAX_POINTS, Axis, Space, Value, axis_values, make_space
 from memlab.sweeps.points import PointJob, RunOptions, source_hash
+from memlab.text import plural
 
 if TYPE_CHECKING:
     from memlab.launching import KernelName
@@ -59,10 +60,11 @@ class SweepDefinition:
     def admits(self, number: int) -> bool:
         """Whether a point may be run: it meets the restrictions, and no other point is the same.
 
-        A kernel without a parameter is run at that axis's first value only.
+        A kernel without a parameter is run at that axis's first value only, and a restriction
+        that names it does not concern the kernel.
 
         Raises:
-            UsageError: A restriction is none, or names an unknown parameter.
+            UsageError: A restriction of a catalog kernel is none, or names what is no number.
         """
         kernel = self._kernel(number)
         if isinstance(kernel, UserKernel):
@@ -76,8 +78,38 @@ class SweepDefinition:
             if axis.kind == "parameter" and axis.name not in known and place:
                 return False
         known.update(self._parameters(kernel, number))
-        values = {name: value for name, value in known.items() if isinstance(value, int)}
-        return all(expressions.holds(condition, values) for condition in self.restrict)
+        return all(self._holds(condition, known) for condition in self.restrict)
+
+    def check(self) -> None:
+        """Refuse a sweep of which no point can be run, before anything is run or stored.
+
+        Raises:
+            UsageError: A kernel's file cannot be read; a restriction is none, or names an unknown
+                parameter; the restrictions exclude all points; or an expression can be computed
+                at none.
+        """
+        for place, kernel in enumerate(self.kernels):
+            source_hash(kernel)
+            self.admits(place * (self.space.size // len(self.kernels)))
+        impossible: UsageError | None = None
+        for number in range(min(self.space.size, MAX_POINTS)):
+            if self.admits(number):
+                try:
+                    self.job(number)
+                    return
+                except UsageError as error:
+                    impossible = impossible or error
+        if impossible is not None:
+            raise impossible
+        if self.space.size <= MAX_POINTS:
+            own = (kernel for kernel in self.kernels if isinstance(kernel, UserKernel))
+            conditions = [*self.restrict, *(text for kernel in own for text in kernel.restrict)]
+            named = " and ".join(map(repr, dict.fromkeys(conditions)))
+            what = plural(len(conditions), "restriction")
+            raise UsageError(
+                f"no point of {self.space.size:,} meets the {what} {named}: change the values, or "
+                "what restricts them"
+            )
 
     def values(self, number: int) -> dict[str, Value]:
         """The values of the axes at a point, without parameters that its kernel lacks."""
@@ -122,6 +154,29 @@ class SweepDefinition:
             "budget": self.budget,
             "folder": self.folder,
         }
+
+    def _holds(self, condition: str, values: Mapping[str, Value | None]) -> bool:
+        """Decide a condition for a catalog kernel with these parameters.
+
+        Raises:
+            UsageError: It is none, or names what is no number.
+        """
+        numbers = {name: value for name, value in values.items() if isinstance(value, int)}
+        for name in expressions.names_in(condition):
+            if name in numbers:
+                continue
+            if name in values:
+                why = "whose default the device decides" if values[name] is None else "a word"
+                raise UsageError(f"--restrict {condition!r} names {name}, {why}: give it numbers")
+            names = (kernel for kernel in self.kernels if isinstance(kernel, str))
+            known = {parameter.name for kernel in names for parameter in _parameters(kernel)}
+            if name in known:
+                return True  # it concerns the other kernels
+            raise UsageError(
+                f"--restrict {condition!r} names the unknown parameter {name!r}: "
+                f"{suggest_nearest(name, known)}"
+            )
+        return expressions.holds(condition, numbers)
 
     def _kernel(self, number: int) -> str | UserKernel:
         return self.kernels[self.space.place(number)[0]]

@@ -130,6 +130,7 @@ def sweep(
         )
         check_strategy(strategy, budget, definition.space.size)
         entry = None
+    definition.check()
     pool = _open_pool(definition, workers, scheduler, progress)
     try:
         if ranking.name == ENERGY:
@@ -202,7 +203,11 @@ def _run(
     except Incomplete as error:
         raise Incomplete(str(error), result()) from error
     if sweeps is not None and entry is not None:
-        sweeps.finish(entry)
+        if any(row.run or row.status != "impossible" for row in loop.rows):
+            sweeps.finish(entry)
+        else:  # a sweep without a run: there is nothing to show or to resume
+            sweeps.discard(entry)
+            entry = None
     return result()
 
 

@@ -108,10 +108,17 @@ class SweepStore:
                     return StoredSweep(
                         number, text.decode(), created_at.decode(), bool(finished), stored
                     )
+        names = [row[1].decode() for row in rows]
+        if name in names:
+            raise UsageError(
+                f"the sweep {name!r} has other kernels, points or options: continue it as it was "
+                f"begun with 'memlab sweep --resume --name {name}', or begin this one with "
+                "another --name and without --resume"
+            )
         if name or definition is None:
-            known = ", ".join(row[1].decode() for row in rows[:10]) or "it has none"
+            known = f"known: {', '.join(names[:10])}" if names else "it has none"
             which = f"sweep {name!r}" if name else "sweep"
-            raise UsageError(f"{self._file.path} has no {which} to resume: {known}")
+            raise UsageError(f"{self._file.path} has no {which} to resume ({known})")
         raise UsageError(
             f"{self._file.path} has no sweep of these points to resume: leave out --resume"
         )
@@ -120,6 +127,12 @@ class SweepStore:
         """Note that all points of a sweep have an outcome."""
         with self._file.open_for_writing() as connection:
             connection.execute("UPDATE sweeps SET finished = 1 WHERE id = ?", (sweep.id,))
+
+    def discard(self, sweep: StoredSweep) -> None:
+        """Remove a sweep and the outcomes of its points; runs stay."""
+        with self._file.open_for_writing() as connection:
+            connection.execute("DELETE FROM sweep_points WHERE sweep = ?", (sweep.id,))
+            connection.execute("DELETE FROM sweeps WHERE id = ?", (sweep.id,))
 
     def add_point(
         self, sweep: StoredSweep, point: str, run: Run | None, outcome: Mapping[str, Any]

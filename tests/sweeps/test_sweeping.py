@@ -214,12 +214,14 @@ def test_what_cannot_be_resumed_is_one_line() -> None:
         )
     for arguments, said in (
         ({"keep": True}, "arrays or functions in memory"),
-        ({"keep": True, "name": "other"}, "no sweep 'other' to resume: sweep-1"),
+        ({"keep": True, "name": "other"}, r"no sweep 'other' to resume \(known: sweep-1\)"),
         ({}, "add keep=True"),
         ({"keep": True, "tile": 8}, "has its own points"),
     ):
         with pytest.raises(memlab.UsageError, match=said):
             memlab.sweep(resume=True, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(memlab.UsageError, match="'sweep-1' has other kernels, points or options"):
+        memlab.sweep("tiled", keep=True, resume=True, name="sweep-1")
 
 
 @pytest.mark.parametrize(
@@ -230,7 +232,16 @@ def test_what_cannot_be_resumed_is_one_line() -> None:
         (["tiled"], {"til": 8}, "no parameter 'til': did you mean 'tile'"),
         (["tiled"], {"tile": "8:4:2"}, "tile: the range '8:4:2' has no step"),
         (["tiled", "scale.cu:scale"], {}, "of the catalog or your own"),
-        (["tiled"], {"restrict": "tlie < 3"}, "unknown symbol 'tlie'"),
+        (["tiled"], {"restrict": "tlie < 3"}, "unknown parameter 'tlie': did you mean 'tile'"),
+        (["tiled"], {"tile": [8, 16], "restrict": "tile < 3"}, "no point of 2 meets"),
+        (
+            ["scale.cu:scale"],
+            {**SCALE, "restrict": "B > 4*N"},
+            "no point of 12 meets .* 'B > 4\\*N'",
+        ),
+        (["scale.cu:scale"], {**SCALE, "restrict": "B > 0 or Q > 3"}, "unknown symbol 'Q'"),
+        (["scale.cu:scale"], {**SCALE, "grid": "ceil(N/BB)"}, "--grid: .* unknown symbol 'BB'"),
+        (["scale.cu:scale", "none.cu:scale"], SCALE, "cannot read none.cu"),
         (["tiled"], {"objective": "tim"}, "did you mean 'time'"),
         (["tiled"], {"strategy": "random"}, "needs a limit"),
         (["tiled"], {"device": "h20"}, "no datasheet 'h20'"),
@@ -242,6 +253,24 @@ def test_wrong_calls_are_one_line(kernels: list[str], arguments: dict[str, Any],
     with pytest.raises(memlab.UsageError, match=said) as error:
         memlab.sweep(*kernels, **arguments)
     assert "\n" not in str(error.value)
+
+
+def test_a_sweep_that_cannot_run_is_not_stored() -> None:
+    for arguments in ({"restrict": "B > 4*N"}, {"grid": "QQ"}, {"restrict": "QQ > 1"}):
+        with pytest.raises(memlab.UsageError):
+            memlab.sweep("scale.cu:scale", **{**SCALE, **arguments}, keep=True)
+    swept = memlab.sweep("tiled", tile=64, device="h200", keep=True)
+    assert ([row.status for row in swept.rows], swept.name) == (["impossible"], "")
+    with pytest.raises(memlab.UsageError, match="no sweep to resume"):
+        memlab.sweep(resume=True, keep=True)
+
+
+def test_a_restriction_concerns_the_kernels_that_have_its_parameters() -> None:
+    swept = memlab.sweep("aligned", "strided", stride=[2, 4], restrict="stride < 4", device="h200")
+    assert {(row.values["kernel"], row.values.get("stride")) for row in swept.done} == {
+        ("aligned", None),
+        ("strided", 2),
+    }
 
 
 def test_energy_needs_a_gpu() -> None:
