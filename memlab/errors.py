@@ -47,8 +47,14 @@ class DeviceError(MemlabError):
     exit_code = 3
 
 
+LEAST_SIMILARITY = 0.6
+"""How similar a name must be to be suggested, as `difflib.SequenceMatcher.ratio` tells it."""
+LEAST_PART = 3
+"""The fewest letters by which a part of a name suggests the whole."""
+
+
 def suggest_nearest(name: str, known: Iterable[str], listing: str = "") -> str:
-    """Suggest the known names that are closest to a mistyped one.
+    """Suggest the known names that are close to a mistyped one, or that contain it.
 
     Args:
         name: The name as it was typed.
@@ -58,8 +64,10 @@ def suggest_nearest(name: str, known: Iterable[str], listing: str = "") -> str:
     Returns:
         `did you mean 'a' or 'b'?` if some are close, else the listing, or `known: a, b, c`.
     """
-    names = sorted(known)
-    close = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
+    names, wanted = sorted(known), name.lower()
+    close = difflib.get_close_matches(wanted, names, n=3, cutoff=LEAST_SIMILARITY)
+    if not close and len(wanted) >= LEAST_PART:
+        close = [known_name for known_name in names if wanted in known_name.lower()][:3]
     if close:
         return "did you mean " + " or ".join(repr(match) for match in close) + "?"
     return listing or "known: " + ", ".join(names)
