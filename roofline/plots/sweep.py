@@ -17,7 +17,6 @@ from memlab.roofline.plots.label_placement import fit_text
 from memlab.roofline.plots.style import (
     BACKGROUND,
     HAIRLINE,
-    INK,
     LINE_STYLES,
     PALETTE,
     SECONDARY_INK,
@@ -180,6 +179,7 @@ def _draw_heat_map(
     limits: tuple[float, float],
 ) -> None:
     import numpy as np
+    from matplotlib import colormaps
     from matplotlib.colors import LogNorm, Normalize
 
     horizontal, vertical = sorted(across.values), sorted(down.values)
@@ -197,7 +197,7 @@ def _draw_heat_map(
     chart.set_facecolor("#EEEEEE")
     _place_ticks(chart, horizontal, vertical)
     chart.set_xlabel(across.name)
-    chart.set_ylabel(down.name)
+    chart.set_ylabel(down.name, labelpad=9)
     best = sweep.best
     for line, column in np.ndindex(cells.shape):
         value = float(cells[line, column])
@@ -206,8 +206,6 @@ def _draw_heat_map(
             continue
         if len(horizontal) > MAX_CELLS:
             continue
-        share = float(norm(value))
-        dark = share > 0.55 if sweep.objective.highest else share < 0.45
         chart.text(
             column,
             line,
@@ -215,11 +213,20 @@ def _draw_heat_map(
             ha="center",
             va="center",
             fontsize=SMALL_POINTS,
-            color=BACKGROUND if dark else INK,
+            color=_readable_ink(colormaps[colors](float(norm(value)))),
             fontweight="bold" if best is not None and value == best.value else "normal",
         )
     chart.spines[:].set_visible(False)
     chart.tick_params(length=0)
+
+
+def _readable_ink(color: Sequence[float]) -> str:
+    """Black or white, whichever has the larger contrast on a colour, by WCAG 2.2."""
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in color[:3]
+    ]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "black" if (luminance + 0.05) ** 2 > 0.05 * 1.05 else BACKGROUND
 
 
 def _place_ticks(chart: Axes, horizontal: Sequence[Value], vertical: Sequence[Value]) -> None:

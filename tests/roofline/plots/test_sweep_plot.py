@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from example_runs import H200
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from memlab.roofline.plots.figure import render_figure
@@ -63,6 +65,24 @@ def test_one_number_is_a_line_for_each_combination_of_words(make_run, numbers) -
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["h200", "a100"]
     assert axes.get_xlabel() == "width"
     assert render_figure(figure, "svg") == render_figure(sweep.figure(), "svg")
+
+
+def luminance(color: object) -> float:
+    """The relative luminance of a colour (WCAG 2.2)."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)]
+    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+
+def test_the_figures_of_a_heat_map_can_be_read_on_every_colour(make_run, numbers) -> None:
+    tiles = Axis("tile", "parameter", tuple(range(1, 9)))
+    (axes,) = swept(make_run, numbers, tiles).figure().axes
+    (image,) = axes.images
+    cells = image.to_rgba(image.get_array())[..., :3]
+    assert len(axes.texts) == 24
+    for text in axes.texts:
+        column, line = text.get_position()
+        both = sorted((luminance(cells[int(line), int(column)]), luminance(text.get_color())))
+        assert (both[1] + 0.05) / (both[0] + 0.05) >= 4.5
 
 
 def test_words_alone_are_bars(make_run) -> None:
