@@ -10,6 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from memlab.roofline.ceilings import ceiling_label
+from memlab.roofline.placement import roofline_point
 from memlab.roofline.reports.parts import stack_sections
 from memlab.roofline.reports.run import time_label
 from memlab.roofline.sweep.objective import TIME
@@ -85,15 +87,19 @@ def _ranking(sweep: Sweep) -> Table:
     for axis in axes:
         folding: dict[str, Any] = {"overflow": "fold"}
         table.add_column(axis.name, **(right if axis.is_numeric else folding))
-    for heading in (*([sweep.objective.label] if other else []), "time", "GFLOP/s"):
-        table.add_column(heading, **(right | {"no_wrap": heading in ("time", "GFLOP/s")}))
+    operations = {roofline_point(run.measurement, run.placement).operation for run in sweep.runs}
+    unit = operations.pop() if len(operations) == 1 else "FLOP"  # OP where all compute integers
+    if other:
+        table.add_column(sweep.objective.label, justify="right")
+    table.add_column("time", **right)
+    table.add_column(f"G{unit}/s", **right)
     table.add_column("DRAM GB/s", **right)
     table.add_column("roof", **right)
     table.add_column("bound", no_wrap=True)
     for row in sweep.done:
         if row.run is not None:
             objective = [sweep.objective.text(row.value or 0.0)] if other else []
-            table.add_row(*_axis_cells(row, axes), *objective, *_figures(row.run))
+            table.add_row(*_axis_cells(row, axes), *objective, *_figures(row.run, unit))
     return table
 
 
@@ -105,17 +111,20 @@ def _value_text(value: Value) -> str:
     return elide_middle(str(value), MAX_VALUE_CHARACTERS) or "default"
 
 
-def _figures(run: Run) -> list[str]:
+def _figures(run: Run, unit: str) -> list[str]:
+    """The figures of a run; its rate is that of the operations of the column."""
     counters, time = run.measurement.counters, run.measurement.time
     dram = (counters.dram_read_bytes + counters.dram_write_bytes) / time.median_s
     fraction = run.placement.fraction_of_ceiling
+    point = roofline_point(run.measurement, run.placement)
+    rate = point.per_s if point.operation == unit else run.placement.flop_per_s
     invalid = "!" if fraction > 1 else ""
     return [
         time_label(time),
-        column_number(run.placement.flop_per_s / 1e9),
+        column_number(rate / 1e9),
         column_number(dram / 1e9),
         f"{fraction:.0%}{invalid}",
-        run.placement.bound,
+        ceiling_label(run.placement.bound),
     ]
 
 

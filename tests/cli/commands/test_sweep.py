@@ -24,6 +24,12 @@ extern "C" __global__ void scale(const float* x, float* y, int n) {
   if (i < n + OFFSET) y[i] = 2 * x[i];
 }
 """
+HASH = """extern "C" __global__ void hash(int* y) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x, v = i;
+  for (int k = 0; k < R; ++k) v = (v << 3) ^ (v >> 7) ^ k;
+  y[i] = v;
+}
+"""
 SCALE = (
     "scale.cu:scale --set N=1K,4K --set B=64:256:x2 -D OFFSET=0 --grid 'ceil(N/B)' --block B "
     "--arg 'f32[N]' --arg 'out:f32[N]' --arg N"
@@ -70,6 +76,21 @@ def test_the_table_has_all_points_at_80_columns_and_says_why_others_are_not_done
     assert "8 points: impossible" in shown
     assert "allows 1024" in shown
     assert "stored as sweep-1" in shown
+
+
+def test_integer_kernels_have_their_own_rate_and_bound(sweep: Sweep, tmp_path: Path) -> None:
+    (tmp_path / "hash.cu").write_text(HASH)
+    words = "hash.cu:hash --set N=64K -D R=256,512 --grid N/256 --block 256 --arg out:i32[N]"
+    code, shown, _ = sweep(words)
+
+    assert code == 0
+    assert "GOP/s" in shown
+    assert shown.count("INT ALU") == 2
+    rates = [float(line.split()[3].replace(",", "")) for line in shown.splitlines()[-2:]]
+    for run, rate in zip(Store().runs(), rates, strict=True):
+        measured = run.measurement
+        per_s = measured.counters.iop_alu / measured.time.median_s
+        assert rate == pytest.approx(per_s / 1e9, rel=0.006)
 
 
 def test_files_hold_the_same_points_and_a_picture_is_drawn(sweep: Sweep, tmp_path: Path) -> None:
