@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from memlab.kernels.user.launch_options import RECORDED_OPTIONS
 from memlab.roofline.placement import RooflinePoint, roofline_point
 from memlab.roofline.run import Run
 from memlab.roofline.units import parameters_text, without_lists
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colour-blind safe colours ("Color Universal Design", 2008), without the yellow,
@@ -230,18 +231,35 @@ def _size_text(run: Run) -> str:
 def _other_parameters_text(run: Run, names: Collection[str]) -> str:
     """Those of the parameters that are neither an extent nor the tile width: `stride 2`."""
     names = set(names) - {*EXTENT_PARAMETERS, "tile"}
-    parameters = run.measurement.parameters.items()
-    return parameters_text({name: value for name, value in parameters if name in names})
+    parameters = run.measurement.parameters
+    macros = str(parameters.get("defines", "")) if "defines" in names else ""
+    others = {name: parameters[name] for name in parameters if name in names - {"defines"}}
+    return ", ".join(filter(None, (parameters_text(others), macros)))
 
 
 def _differing_parameters(runs: Iterable[Run], kernel: str) -> set[str]:
-    """The parameters in which runs of one kernel differ; lists only where nothing else does."""
+    """The parameters in which runs of one kernel differ.
+
+    Lists are among them only where nothing else differs; options of a launch (the grid `ceil(N/B)`)
+    only where the symbols do not tell them.
+    """
     same = [run.measurement.parameters for run in runs if run.measurement.kernel == kernel]
     names = {name for parameters in same for name in parameters}
     differing = {
         name: 0 for name in names if len({parameters.get(name) for parameters in same}) > 1
     }
-    return set(without_lists(differing) or differing)
+    named = set(without_lists(differing) or differing)
+    symbols = named - {*RECORDED_OPTIONS}
+    return {name for name in named if name in symbols or not _is_told(name, symbols, same)}
+
+
+def _is_told(name: str, by: Collection[str], launches: Iterable[Mapping[str, int | str]]) -> bool:
+    """Whether launches that are equal in some parameters are equal in another one, too."""
+    values: dict[tuple[int | str | None, ...], set[int | str | None]] = {}
+    for parameters in launches:
+        key = tuple(map(parameters.get, by))
+        values.setdefault(key, set()).add(parameters.get(name))
+    return all(len(different) == 1 for different in values.values())
 
 
 def _variant(run: Run, identity: str) -> tuple[str, str, str, str]:

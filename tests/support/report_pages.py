@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from example_runs import CEILINGS, ladder, measurement, run, run_of
+from example_runs import CEILINGS, H200, ladder, measurement, run, run_of
 
 from memlab.device.measurement import LineCounters
 from memlab.roofline.comparison.compare import compare_runs
 from memlab.roofline.comparison.records import Comparison
 from memlab.roofline.reports.page.chart import DeviceRoofs
 from memlab.roofline.reports.page.report import ReportedRun, report_document
+from memlab.roofline.sweep.objective import find_objective
+from memlab.roofline.sweep.records import Sweep, SweepRow, ranked
+from memlab.roofline.sweep.space import Axis, Space
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,6 +104,48 @@ def ladder_page() -> str:
     first, *others = ladder()
     runs = [first, *others[:-1], detailed_run("tiled32"), run("row_sum"), run("copy", "modelled")]
     return page_of([replace(each, id=number) for number, each in enumerate(runs, 1)])
+
+
+def sweep_page(texts: Sequence[str] = ("float", "double")) -> str:
+    """The page of a sweep over the tile width and a macro: its last point is impossible.
+
+    Args:
+        texts: The values of the macro, of which the last one is also the reason.
+    """
+    tiles = (8, 16, 32)
+    space = Space(
+        (
+            Axis("kernel", "kernel", ("tiled",)),
+            Axis("TYPE", "macro", tuple(texts)),
+            Axis("tile", "parameter", tiles),
+        )
+    )
+    objective, rows, runs = find_objective("time"), [], []
+    for number in range(space.size):
+        values = space.values(number)
+        made = run_of(with_lines(measurement(f"tiled{values['tile']}")))
+        time_s = made.measurement.time.median_s * (1 + number / 10)
+        parameters = {**made.measurement.parameters, "defines": f"TYPE={values['TYPE']}"}
+        measured = replace(
+            made.measurement,
+            parameters=parameters,
+            time=replace(made.measurement.time, median_s=time_s),
+        )
+        runs.append(replace(run_of(measured), id=number + 1))
+        rows.append(SweepRow(values, "done", run=runs[-1], value=time_s))
+    rows[-1] = SweepRow(rows[-1].values, "impossible", texts[-1])
+    swept = Sweep(
+        "sweep-1",
+        "2026-01-02T03:04:05+00:00",
+        space.axes,
+        objective,
+        ranked(rows, objective),
+        space.size,
+        properties=H200,
+    )
+    roofs = [DeviceRoofs(runs[0].measurement.device, CEILINGS)]
+    reported = [ReportedRun(each) for each in runs[:-1]]
+    return report_document(reported, roofs, "A sweep", "2026-01-02", (), [swept])
 
 
 def comparison_page() -> str:

@@ -3,7 +3,7 @@
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
 const MARK_RADIUS = 6;
 const HOVER_PIXELS = 26;
-const LABEL_CHARACTERS = 30;
+const LABEL_CHARACTERS = 40;
 const LEVEL_TAGS = { requested: "req", l1: "L1", l2: "L2", dram: "DRAM", compulsory: "min" };
 const LEAST_SPAN = 0.04; // decades
 const LEAST_WIDTH = 260;
@@ -265,9 +265,12 @@ class Chart {
       return lineBoxes([Math.min(...xs), y], [Math.max(...xs), y]);
     });
     const avoided = [...lines, ...spans];
+    const names = named.map(({ run }) => elided(run.label, LABEL_CHARACTERS));
     for (const { run, at } of named.sort((one, other) => one.at[1] - other.at[1])) {
-      const name = elided(run.label, LABEL_CHARACTERS) + (run.verified === "failed" ? " ✗ wrong" : "");
-      for (const text of [name, `#${this.places.get(run.key) + 1}`]) {
+      const name = elided(run.label, LABEL_CHARACTERS);
+      const wrong = run.verified === "failed" ? " ✗ wrong" : "";
+      const isClear = names.filter((other) => other === name).length === 1;
+      for (const text of [...(isClear ? [name + wrong] : []), `#${this.places.get(run.key) + 1}${wrong}`]) {
         const size = [measureText(text, `600 ${this.fontSize}px ${FONT}`) + 2, height];
         const found = placeAround(at, size, this.frame, taken, avoided);
         if (found === null) continue;

@@ -470,10 +470,21 @@ def test_labels_say_how_runs_of_ones_own_kernel_differ() -> None:
     assert [entry.label for entry in run_styles(runs)] == [
         "a.cu:f · grid 16",
         "a.cu:f · grid 32",
-        "a.cu:f · grid 32, defines FAST",
+        "a.cu:f · grid 32, FAST",
         "b.cu:g · args i32=1",
         "b.cu:g · args i32=2",
         "c.cu:h",
+    ]
+    swept = [
+        own("a.cu:f", N=n, B=b, grid=str(n // b), block=str(b), defines=f"T={t}")
+        for n, b, t in ((64, 8, 1), (64, 16, 2), (128, 8, 2))
+    ] + [own("b.cu:g", N=64, grid="8", block="8"), own("b.cu:g", N=64, grid="16", block="8")]
+    assert [entry.label for entry in run_styles(swept)] == [
+        "a.cu:f · N 64, B 8",
+        "a.cu:f · N 64, B 16",
+        "a.cu:f · N 128, B 8",
+        "b.cu:g · grid 8",
+        "b.cu:g · grid 16",
     ]
 
 

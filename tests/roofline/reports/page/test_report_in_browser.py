@@ -11,7 +11,15 @@ from xml.etree import ElementTree
 import pytest
 from browser import chromium
 from example_runs import CEILINGS, run
-from report_pages import HOSTILE, comparison_page, crowd, hostile_runs, ladder_page, page_of
+from report_pages import (
+    HOSTILE,
+    comparison_page,
+    crowd,
+    hostile_runs,
+    ladder_page,
+    page_of,
+    sweep_page,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -387,6 +395,37 @@ def test_a_comparison_has_arrows_figures_and_links_to_lines(visit, tmp_path: Pat
     assert page.locator(".arrow").count() == 0
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_sweep_has_its_picture_its_ranking_and_links_to_the_runs(
+    visit, tmp_path: Path, width: int
+) -> None:
+    path = tmp_path / "sweep.html"
+    path.write_text(sweep_page(), encoding="utf-8")
+    page = visit(path=path, width=width)
+    section = page.get_by_role("region", name="Sweep sweep-1")
+    assert section.locator("img").evaluate("e => e.complete && e.naturalWidth > 300")
+    rows = section.locator("tbody tr")
+    times = [row.locator("td").nth(2).inner_text() for row in rows.all()]
+    assert times == sorted(times, key=lambda text: float(text.strip("~").split()[0]))
+    assert len(times) == 5
+    assert rows.first.locator("td").first.inner_text() == "float"
+    assert "impossible: double (TYPE double, tile 32)" in section.locator("li").inner_text()
+    rows.first.get_by_role("link").click()
+    opened = page.locator("details.run[open] > summary")
+    assert "TYPE=float" in opened.inner_text()
+    assert opened.evaluate("e => e === document.activeElement")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_points_that_differ_in_what_a_label_leaves_out_are_numbered(visit, tmp_path: Path) -> None:
+    path = tmp_path / "sweep.html"
+    path.write_text(sweep_page([f"{'x' * 20}{n}{'y' * 20}" for n in range(2)]), encoding="utf-8")
+    page = visit("#level=dram", path)
+    labels = page.locator(".label text").all_text_contents()
+    assert len(labels) == len(set(labels)) >= 3
+    assert any(label.startswith("#") for label in labels)
+
+
 def test_downloads_are_what_is_seen(visit, tmp_path: Path) -> None:
     page = visit("#level=dram&hide=2&roofs=dram,fp32", color_scheme="dark")
     for form in ("svg", "png"):
@@ -439,7 +478,7 @@ def test_the_theme_is_switched_and_kept(visit) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("made", [ladder_page, comparison_page])
+@pytest.mark.parametrize("made", [ladder_page, comparison_page, sweep_page])
 def test_axe_finds_nothing_serious(visit, tmp_path: Path, made, width: int, scheme: str) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
@@ -460,6 +499,17 @@ def test_axe_finds_nothing_serious(visit, tmp_path: Path, made, width: int, sche
         if each["impact"] in ("serious", "critical")
     ]
     assert not serious
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_hostile_values_of_a_sweep_run_nothing_and_fit(visit, tmp_path: Path, width: int) -> None:
+    path = tmp_path / "hostile.html"
+    path.write_text(sweep_page(HOSTILE), encoding="utf-8")
+    page = visit(path=path, width=width)
+    page.locator("#unfold").click()
+    assert page.evaluate("typeof window.hacked") == "undefined"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert "</script>" in page.locator("section.sweep tbody").inner_text()
 
 
 @pytest.mark.parametrize("width", WIDTHS)
