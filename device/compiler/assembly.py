@@ -48,7 +48,7 @@ def assemble(unit: TranslationUnit) -> CompilerOutput:
         return CompilerOutput(unit.ptx, b"", _NO_PTXAS, "")
     options = _options(unit)
     key = compile_cache.hash_groups(
-        [("ptxas", tool_version(tool, PTXAS_PACKAGE), unit.source_name), options, (unit.ptx,)]
+        [("ptxas", tool_version(tool, PTXAS_PACKAGE)), options, (unit.ptx,)]
     )
     output = compile_cache.load_output(key)
     if output is None:
@@ -66,14 +66,12 @@ def check_target(unit: TranslationUnit) -> None:
     """
     if not unit.ptx:
         return
-    target, name = ptx_text.target(unit.ptx), unit.source_name
+    target = ptx_text.target(unit.ptx)
     if target is None:
-        raise UsageError(
-            f"{name} has no .target, which PTX must have: write .target sm_80 below .version"
-        )
+        raise UsageError("the PTX has no .target: write .target sm_80, say, below .version")
     if ptx_text.address_bits(unit.ptx) == 32:
         raise UsageError(
-            f"{name} has addresses of 32 bits, and GPUs take 64: compile it with nvcc -m64"
+            "the PTX has addresses of 32 bits, and GPUs take 64: compile it with nvcc -m64"
         )
     number = 10 * unit.architecture[0] + unit.architecture[1]
     is_same = number == target.number
@@ -83,9 +81,8 @@ def check_target(unit: TranslationUnit) -> None:
     kind = {"": "and later GPUs", "a": "alone", "f": "and its family"}[target.suffix]
     device = architecture_name(unit.architecture)
     raise UsageError(
-        f"{name} is PTX for {target} {kind}, and the device is {device}: "
-        f"choose a device of compute capability {version_text(divmod(target.number, 10))}, or "
-        "compile for this one"
+        f"the PTX is for {target} {kind}, and the device is {device}: choose a device of compute "
+        f"capability {version_text(divmod(target.number, 10))}, or make the PTX for {device}"
     )
 
 
@@ -109,15 +106,14 @@ def _assembled(unit: TranslationUnit, tool: Path, options: list[str]) -> Compile
         cubin, log = forked_process.call_in_child(partial(_run, tool, options, unit.ptx))
     except forked_process.ChildProcessLostError as lost:
         raise UsageError(
-            f"ptxas {lost} while assembling {unit.source_name}: remove parts of the PTX to find "
-            "the one that it cannot process"
+            f"ptxas {lost} on this PTX: remove parts to find the one that it cannot process"
         ) from None
     if cubin:
         return CompilerOutput(unit.ptx, cubin, log, "", f"ptxas {release}")
     if unknown := _NOT_KNOWN.search(log):
         reason = f"ptxas {release} makes no machine code of this PTX ({unknown[0]})"
         return CompilerOutput(unit.ptx, b"", f"{reason}: {INSTALL_ADVICE} brings a newer one", "")
-    raise UsageError(_refusal(unit.source_name, log))
+    raise UsageError(_refusal(log))
 
 
 def _run(tool: Path, options: list[str], ptx: str) -> tuple[bytes, str]:
@@ -141,17 +137,16 @@ def _run(tool: Path, options: list[str], ptx: str) -> tuple[bytes, str]:
             return b"", f"ptxas fatal : cannot be run ({error})"
 
 
-def _refusal(name: str, log: str) -> str:
+def _refusal(log: str) -> str:
     """The message for PTX that ptxas refuses: its first error."""
     found = _MESSAGE.findall(log)
-    advice = "correct that line, or make the PTX again"
     if found:
         line, text = found[0]
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        return f"{name}({line}): ptxas: {text}{more}: {advice}"
+        return f"PTX line {line}: ptxas: {text}{more}: correct that line, or make the PTX again"
     fatal = _FATAL.search(log)
     reason = fatal[1] if fatal else (log.partition("\n")[0] or "no reason is given")
-    return f"{name}: ptxas: {reason}: make the PTX again"
+    return f"ptxas refuses the PTX: {reason}: make the PTX again"
 
 
 @cache

@@ -29,12 +29,12 @@ from memlab.kernels.launch import (
     Uniform,
     array_arguments,
 )
+from memlab.kernels.signature import KernelParameter, StructureMember
 from memlab.kernels.user import array_files, expressions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memlab.kernels.signature import KernelParameter, StructureMember
 
 NUMPY_DTYPES = {
     "f64": "float64",
@@ -375,7 +375,7 @@ def _bind_untyped(argument: Specification, parameter: KernelParameter, label: st
     """Bind a parameter of which only the size is known: the argument must have this size."""
     size = parameter.nbytes
     if isinstance(argument, StructureSpecification):
-        return _bind_structure(argument, replace(parameter, kind="structure"), label)
+        return _bind_untyped_structure(argument, parameter, label)
     if not isinstance(argument, ScalarSpecification):
         if size != _POINTER_BYTES:
             raise UsageError(
@@ -391,6 +391,45 @@ def _bind_untyped(argument: Specification, parameter: KernelParameter, label: st
     return _bind_scalar(argument, replace(parameter, kind="scalar", dtype=dtype), label)
 
 
+def _bind_untyped_structure(
+    argument: StructureSpecification, parameter: KernelParameter, label: str
+) -> Argument:
+    """Bind a structure whose members have the types and order of its values, as C++ lays it out."""
+    whole = replace(parameter, kind="structure")
+    if argument.path:
+        return _bind_structure(argument, whole, label)
+    members: list[StructureMember] = []
+    values: list[str | Specification] = []
+    end, alignment = 0, 1
+    for number, text in enumerate(argument.values):
+        name, value = f"m{number}", parse_specification(text) if isinstance(text, str) else text
+        if isinstance(value, ScalarSpecification):
+            if not value.dtype:
+                raise UsageError(
+                    f"{label}: PTX does not tell the types of members, got {value.text!r}: write "
+                    f"them, {_STRUCTURE}=f32=1.5,i32=2,in:f32[N], or {_STRUCTURE}=@FILE.npy"
+                )
+            width, pointer = dtype_bytes(value.dtype), None
+            values.append(value.text.partition("=")[2].strip())
+        else:
+            width = _POINTER_BYTES
+            pointer = KernelParameter(name, "pointer", "", ".u64", width)
+            values.append(value)
+        start = -(-end // width) * width
+        dtype = value.dtype if isinstance(value, ScalarSpecification) else ""
+        members.append(StructureMember(name, dtype, start, dtype or ".u64", pointer))
+        end, alignment = start + width, max(alignment, width)
+    nbytes = -(-end // alignment) * alignment
+    if nbytes != parameter.nbytes:
+        raise UsageError(
+            f"{label} has {parameter.nbytes} bytes, and {argument.text!r} takes {nbytes}: give all "
+            f"members with their types, or {_STRUCTURE}=@FILE.npy, its {parameter.nbytes} bytes"
+        )
+    return _bind_structure(
+        replace(argument, values=tuple(values)), replace(whole, parts=tuple(members)), label
+    )
+
+
 def _untyped_number(argument: ScalarSpecification, size: int) -> str:
     """The type of a number without one: the first whole type of this size that holds it."""
     whole = _parse_integer(argument.text.strip())
@@ -404,14 +443,12 @@ def _untyped_number(argument: ScalarSpecification, size: int) -> str:
 def _untyped_hint(parameter: KernelParameter) -> str:
     """Say how to write an argument of which only the size is known."""
     size = parameter.nbytes
-    fitting = [
-        f"{dtype}={_example_value(dtype)}" for dtype in NUMPY_DTYPES if dtype_bytes(dtype) == size
+    forms = ["inout:f32[N]"] if size == _POINTER_BYTES else []
+    forms += [
+        f"{each}={_example_value(each)}" for each in NUMPY_DTYPES if dtype_bytes(each) == size
     ]
-    array = ["inout:f32[N]"] if size == _POINTER_BYTES else []
-    file = [f"{_STRUCTURE}=@FILE.npy, a file with its {size} bytes as u8"]
-    return (
-        f"write {', '.join([*array, *fitting[:3]])} or {file[0]}" if fitting else f"write {file[0]}"
-    )
+    whole = f"its members with their types, {_STRUCTURE}=f32=1.5,i32=2"
+    return f"write {', '.join(forms[:4])}" if forms else f"write {whole}"
 
 
 def dtype_bytes(dtype: str) -> int:

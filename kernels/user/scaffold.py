@@ -25,6 +25,7 @@ from memlab.kernels.user.arguments import (
     structure_hint,
     unsupported_reason,
 )
+from memlab.kernels.user.kernel import is_compiled
 from memlab.kernels.user.project import SCHEMA_FILE
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ DEFAULT_ELEMENTS = 2**20
 """Elements of every array: 4 MiB of floats, which the emulator runs whole in a second."""
 DEFAULT_BLOCKS = {1: (256,), 2: (16, 16), 3: (8, 8, 4)}
 """Threads of a block, by the number of axes of `threadIdx` that the kernel uses."""
+WORD_BYTES = (1, 2, 4, 8)
+"""Sizes of numbers, the last also of pointers."""
 INDEX_DTYPES = ("i32", "i64", "u32", "u64")
 """Types of indices: arrays of these are filled by `arange`, which is within every array."""
 MIN_SIZE_BITS = 32
@@ -49,7 +52,9 @@ SHARED_BYTES_PER_THREAD = 32
 """Bytes per thread of a dynamic shared array: four doubles or eight floats. The largest block then
 takes 32 KiB, and every GPU has 48."""
 
-_EXTERN_SHARED = re.compile(r"\bextern\b[^;{}()]*(?:\([^;{}()]*\)[^;{}()]*)*\b__shared__\b")
+_EXTERN_SHARED = re.compile(
+    r"\bextern\b[^;{}()]*(?:\([^;{}()]*\)[^;{}()]*)*\b__shared__\b|\.extern\s+\.shared\b"
+)
 _HEADER = """\
 #:schema ./{schema}
 # The kernels of this folder for memlab: `memlab run {name}` in this folder runs one; analyze,
@@ -173,14 +178,19 @@ def _kernel_table(
     body = _kernel_source(source, signature)
     for parameter in signature.parameters:
         reason = unsupported_reason(parameter)
-        if parameter.kind == "structure" and parameter.parts is None and not reason:
+        if _is_opaque(parameter) and not reason:
             reason = f"cannot be filled member by member: {structure_hint(parameter)}"
         if reason:
             raise UsageError(f"{signature.name}: {parameter.name} ({parameter.spelling}) {reason}")
-    block = _default_block(_count_axes("threadIdx", body), signature.bounds)
+    thread, group = ("%tid", "%ctaid") if is_compiled(kernel) else ("threadIdx", "blockIdx")
+    block = _default_block(_count_axes(thread, body), signature.bounds)
     guess = "a guess" if signature.bounds == LaunchBounds() else "what the kernel is declared for"
-    axes = max(len(block), _count_axes("blockIdx", body))
-    scalars = [parameter.dtype for parameter in signature.parameters if parameter.kind == "scalar"]
+    axes = max(len(block), _count_axes(group, body))
+    scalars = [
+        parameter.dtype or f"i{8 * parameter.nbytes}"
+        for parameter in signature.parameters
+        if parameter.kind == "scalar" or (parameter.kind == "untyped" and parameter.nbytes == 4)
+    ]
     members = [
         member.dtype for parameter in signature.parameters for member in parameter.parts or ()
     ]
@@ -210,7 +220,14 @@ def _kernel_table(
 
 
 def _kernel_source(source: str, signature: Signature) -> str:
-    """The part of a source from a kernel's `__global__` to the next; all of it if not found."""
+    """The part of a source from a kernel's `__global__` to the next; all of it if not found.
+
+    In PTX, that from its `.entry`.
+    """
+    if signature.linkage_name in source and "__global__" not in source:
+        _, *kernels = re.split(r"\.entry\s+", source)
+        named = re.compile(rf"{re.escape(signature.linkage_name)}\s*[({{]")
+        return next((part for part in kernels if named.match(part)), source)
     name = signature.name.partition("<")[0].rpartition("::")[2]
     parts = source.split("__global__")
     return next(
@@ -223,13 +240,13 @@ def _shared_memory_line(threads: int, body: str, source: str) -> Iterator[str]:
 
     The array is declared in the kernel, or before the first kernel for all of them.
     """
-    if any(map(_EXTERN_SHARED.search, (body, source.partition("__global__")[0]))):
+    if any(map(_EXTERN_SHARED.search, (body, re.split("__global__|[.]entry", source)[0]))):
         size = threads * SHARED_BYTES_PER_THREAD
         yield f"shared = {size}  # dynamic shared memory of a block, bytes: a guess"
 
 
 def _count_axes(index: str, body: str) -> int:
-    """Count the axes of `threadIdx` or `blockIdx` that a kernel uses."""
+    """Count the axes of an index that a kernel uses: `threadIdx`, or `%tid` in PTX."""
     return next((axes for axes, axis in ((3, "z"), (2, "y")) if f"{index}.{axis}" in body), 1)
 
 
@@ -265,11 +282,28 @@ def _argument_lines(parameters: Sequence[KernelParameter], size: int) -> Iterato
             text = _guess_array(parameter)
         elif parameter.kind == "scalar":
             text = f"{parameter.dtype}={_guess_value(parameter.dtype, size)}"
+        elif parameter.kind == "untyped":
+            text = _guess_untyped(parameter, size)
         else:
             values = ",".join(_guess_member(member, size) for member in parameter.parts or ())
             text = f"struct={values}" if values else "struct"
         comment = f"{parameter.name}: {parameter.spelling}"
         yield f"  {_toml_string(text) + ',':<28}  # {' '.join(comment.split())}"
+
+
+def _is_opaque(parameter: KernelParameter) -> bool:
+    """Whether it has members, or types, that memlab cannot tell."""
+    if parameter.kind == "untyped":
+        return parameter.nbytes not in WORD_BYTES
+    return parameter.kind == "structure" and parameter.parts is None
+
+
+def _guess_untyped(parameter: KernelParameter, size: int) -> str:
+    """An argument of which only the size is known: of eight bytes, most often a pointer."""
+    if parameter.nbytes == max(WORD_BYTES):
+        return f"inout:f32[{DEFAULT_ELEMENTS}]"
+    dtype = f"i{8 * parameter.nbytes}"
+    return f"{dtype}={_guess_value(dtype, size)}"
 
 
 def _guess_member(member: StructureMember, size: int) -> str:
@@ -290,8 +324,8 @@ def _array_type(parameter: KernelParameter) -> str:
         return f"{parameter.dtype}[{DEFAULT_ELEMENTS}]=arange"
     if parameter.dtype:
         return f"{parameter.dtype}[{DEFAULT_ELEMENTS}]"
-    if not parameter.element_bytes:
-        return f"u8[{DEFAULT_ELEMENTS}]"
+    if not parameter.element_bytes:  # a pointer to void, or of PTX
+        return f"{'f32' if '.ptr' in parameter.spelling else 'u8'}[{DEFAULT_ELEMENTS}]"
     if parameter.member_dtype:
         members = parameter.element_bytes // dtype_bytes(parameter.member_dtype)
         return f"{parameter.member_dtype}[{DEFAULT_ELEMENTS},{members}]"
