@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from memlab.errors import UsageError
+from memlab.kernels.user.expressions import SUFFIXES
 from memlab.roofline.plots.figure import (
     FULL_WIDTH_INCHES,
     LEFT_INCHES,
@@ -42,8 +43,12 @@ MAX_PANELS = 6
 """The most small multiples on one picture."""
 MAX_TICKS = 12
 """The most labels at an axis with a place for each value."""
-MAX_CELLS = 12
-"""The most cells of a row in which figures can be read."""
+LEAST_SUFFIXED = 1 << 16
+"""Shorter numbers are easier to read without a suffix."""
+CHARACTER_INCHES = 0.095
+"""The width of a digit at an axis."""
+LEAST_CELL_INCHES = 0.62
+"""The least width of a cell with a figure."""
 
 CHART_TOP_INCHES, CHART_HEIGHT_INCHES = 1.0, 5.2
 PANEL_HEIGHT_INCHES = 3.6
@@ -121,7 +126,7 @@ def _draw_lines(sweep: Sweep, axis: Axis, others: Sequence[Axis]) -> Figure:
             chart.margins(x=0.03)
         else:
             shown = values[:: math.ceil(len(values) / MAX_TICKS)]
-            chart.set_xticks([positions[value] for value in shown], [str(value) for value in shown])
+            chart.set_xticks([positions[value] for value in shown], list(map(tick_text, shown)))
         _scale_figures(chart, sweep)
         chart.set_xlabel(axis.name)
         chart.grid(axis="y", color=HAIRLINE, linewidth=0.6)
@@ -162,7 +167,8 @@ def _draw_heat_maps(sweep: Sweep, across: Axis, down: Axis, others: Sequence[Axi
                 width - 1.1,
                 panel_height,
             )
-            _draw_heat_map(chart, sweep, across, down, rows, (low, high))
+            failed = _not_done_like(sweep, rows[0], others)
+            _draw_heat_map(chart, sweep, across, down, rows, failed, (low, high))
             if others:
                 title = chart.set_title(name)
                 fit_text(title, width - 1.1)
@@ -176,6 +182,7 @@ def _draw_heat_map(
     across: Axis,
     down: Axis,
     rows: Sequence[SweepRow],
+    failed: Sequence[SweepRow],
     limits: tuple[float, float],
 ) -> None:
     import numpy as np
@@ -195,16 +202,19 @@ def _draw_heat_map(
     colors = "viridis_r" if sweep.objective.highest else "viridis"
     chart.imshow(cells, aspect="auto", origin="lower", cmap=colors, norm=norm)
     chart.set_facecolor("#EEEEEE")
+    width = _width_inches(chart)
     _place_ticks(chart, horizontal, vertical)
     chart.set_xlabel(across.name)
     chart.set_ylabel(down.name, labelpad=9)
     best = sweep.best
+    crosses = {(row.values[down.name], row.values[across.name]) for row in failed}
     for line, column in np.ndindex(cells.shape):
         value = float(cells[line, column])
         if math.isnan(value):
-            chart.text(column, line, "×", ha="center", va="center", color=SECONDARY_INK)
+            if (vertical[line], horizontal[column]) in crosses:
+                chart.text(column, line, "×", ha="center", va="center", color=SECONDARY_INK)
             continue
-        if len(horizontal) > MAX_CELLS:
+        if width / len(horizontal) < LEAST_CELL_INCHES:
             continue
         chart.text(
             column,
@@ -230,10 +240,37 @@ def _readable_ink(color: Sequence[float]) -> str:
 
 
 def _place_ticks(chart: Axes, horizontal: Sequence[Value], vertical: Sequence[Value]) -> None:
-    for values, place in ((horizontal, chart.set_xticks), (vertical, chart.set_yticks)):
-        every = math.ceil(len(values) / MAX_TICKS)
-        places = list(range(0, len(values), every))
-        place(places, [str(values[number]) for number in places])
+    longest = max(len(tick_text(value)) for value in horizontal)
+    fitting = max(1, int(_width_inches(chart) / (CHARACTER_INCHES * (longest + 1))))
+    for values, most, place in (
+        (horizontal, min(MAX_TICKS, fitting), chart.set_xticks),
+        (vertical, MAX_TICKS, chart.set_yticks),
+    ):
+        places = list(range(0, len(values), math.ceil(len(values) / most)))
+        place(places, [tick_text(values[number]) for number in places])
+
+
+def _width_inches(chart: Axes) -> float:
+    figure_width: float = chart.get_figure(root=True).get_size_inches()[0]  # type: ignore[union-attr]
+    return float(chart.get_position().width * figure_width)
+
+
+def tick_text(value: Value) -> str:
+    """Write a value at an axis: long multiples of the binary suffixes with these, as `64K`."""
+    for suffix, factor in sorted(SUFFIXES.items(), key=lambda item: -item[1]):
+        if isinstance(value, int) and value >= LEAST_SUFFIXED and not value % factor:
+            return f"{value // factor}{suffix}"
+    return str(value)
+
+
+def _not_done_like(sweep: Sweep, like: SweepRow, axes: Sequence[Axis]) -> list[SweepRow]:
+    """The points that are not done, of those with the values of another one on some axes."""
+    return [
+        row
+        for row in sweep.rows
+        if row.status != "done"
+        and all(row.values.get(axis.name) == like.values.get(axis.name) for axis in axes)
+    ]
 
 
 def _draw_roofline(sweep: Sweep) -> Figure:
@@ -278,8 +315,9 @@ def _groups(sweep: Sweep, axes: Sequence[Axis]) -> list[tuple[str, list[SweepRow
 def _mark_missing(chart: Axes, sweep: Sweep, axis: Axis, positions: dict[Value, float]) -> None:
     """Mark values of the axis at which no point is done, at the foot of the chart."""
     done = {row.values.get(axis.name) for row in sweep.done}
+    tried = {row.values.get(axis.name) for row in sweep.rows}
     for value, position in positions.items():
-        if value not in done:
+        if value in tried - done:
             chart.text(
                 position,
                 0.02,
@@ -351,4 +389,6 @@ def _notes(sweep: Sweep, numbers: Sequence[Axis]) -> list[str]:
     missing = len(sweep.rows) - len(sweep.done)
     if missing:
         notes.append(f"× marks what is not done: {missing} {plural(missing, 'point')}.")
+    if len(numbers) == 2 and sweep.points > len(sweep.rows):
+        notes.append(f"{len(sweep.rows)} of {sweep.points} points were run.")
     return notes

@@ -40,8 +40,10 @@ class Objective:
         return read(run) if read else float(getattr(run.measurement.counters, self.name))
 
     def text(self, value: float) -> str:
-        """Write the figure with its unit."""
-        return si_text(value, self.unit) if self.unit else sentence_number(value)
+        """Write the figure with its unit, a whole count with all of its digits."""
+        if self.unit:
+            return si_text(value, self.unit)
+        return f"{value:,.0f}" if float(value).is_integer() else sentence_number(value)
 
     def rank(self, value: float) -> float:
         """A number that is smaller for a better value."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from memlab.roofline.plots.figure import render_figure
+from memlab.roofline.plots.sweep import tick_text
 from memlab.roofline.sweep.objective import find_objective
 from memlab.roofline.sweep.records import Sweep, SweepRow, ranked
 from memlab.roofline.sweep.space import Axis, Space
@@ -83,6 +85,39 @@ def test_the_figures_of_a_heat_map_can_be_read_on_every_colour(make_run, numbers
         column, line = text.get_position()
         both = sorted((luminance(cells[int(line), int(column)]), luminance(text.get_color())))
         assert (both[1] + 0.05) / (both[0] + 0.05) >= 4.5
+
+
+@pytest.mark.parametrize("step", [1, 1000, 100_003, 2**20])
+def test_no_two_texts_of_small_multiples_overlap(make_run, step: int) -> None:
+    n = Axis("N", "symbol", tuple(step * k for k in range(1, 13)))
+    b = Axis("B", "symbol", (64, 128, 256, 512))
+    s = Axis("S", "symbol", (1, 2, 3))
+    figure = swept(make_run, s, n, b, missing=1).figure()
+    figure.canvas.draw()
+    assert len(figure.axes) == 3
+    for axes in figure.axes:
+        for labels in (axes.get_xticklabels(), axes.texts):
+            boxes = [label.get_window_extent() for label in labels if label.get_text()]
+            assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
+        assert len(axes.get_xticklabels()) >= 3
+
+
+def test_long_multiples_are_written_with_suffixes() -> None:
+    values = (4096, 65536, 65537, 3 << 20, 5 << 30, "float")
+    assert [tick_text(value) for value in values] == ["4096", "64K", "65537", "3M", "5G", "float"]
+
+
+def test_a_point_that_was_not_run_is_blank(make_run, numbers) -> None:
+    tiles = Axis("tile", "parameter", (8, 16))
+    sweep = swept(make_run, tiles, numbers, missing=2)
+    some = replace(sweep, rows=tuple(row for row in sweep.rows if row.values["width"] != 512))
+    (axes,) = (figure := some.figure()).axes
+    assert [text.get_text() for text in axes.texts].count("×") == 1
+    notes = " ".join(text.get_text() for text in figure.texts)
+    assert "not done: 1 point." in notes
+    assert "4 of 6 points were run." in notes
+    words = replace(some, axes=(some.axes[0], some.axes[2]))
+    assert not [text for text in words.figure().axes[0].texts if text.get_text() == "×"]
 
 
 def test_words_alone_are_bars(make_run) -> None:

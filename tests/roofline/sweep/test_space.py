@@ -114,3 +114,10 @@ def test_wrong_strategies_and_objectives_are_one_line() -> None:
             make_strategy(name, SPACE, lambda number: True, budget, 0)
     with pytest.raises(UsageError, match="did you mean 'energy'"):
         find_objective("enrgy")
+
+
+def test_counts_are_written_whole_and_other_figures_to_three_digits() -> None:
+    sectors, occupancy = find_objective("global_load_sectors"), find_objective("occupancy")
+    assert sectors.text(134_217_729.0) == "134,217,729"
+    assert occupancy.text(0.46875) == "0.469"
+    assert find_objective("time").text(1.23456e-3) == "1.23 ms"
