@@ -77,7 +77,7 @@ def of_commands() -> list[Figure]:
 
 def of_peaks(image: Path) -> list[Figure]:
     """Measure the ceilings, draw them to a file, and compare them with the limits."""
-    command_cost = cost([*MEMLAB, "peaks", "--quiet", "--force", "--output", str(image)])
+    command_cost = cost([*MEMLAB, "peaks", "--quiet", "--overwrite", "--output", str(image)])
     document = json.loads(image.with_suffix(".json").read_text())
     rates = {rate["key"]: rate for rate in document["rates"]}
     figures = [Figure("peaks: wall", command_cost.wall_s, "s", PEAKS_MOST_S)]

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     from memlab.roofline.comparison.records import Comparison, ConditionResult
 
-OVERWRITE = "--overwrite"
-"""In these commands `--force` compares what should not be compared."""
-
 FailIfOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -46,7 +43,8 @@ SarifOption = Annotated[
     Path | None,
     typer.Option("--sarif", metavar="FILE", help="Write the failed conditions as SARIF 2.1.0."),
 ]
-OverwriteOption = Annotated[bool, typer.Option(OVERWRITE, help="Overwrite files that exist.")]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Overwrite files that exist.")]
+"""Without `--force`, which compares what should not be compared."""
 MarkdownOption = Annotated[
     bool, typer.Option("--markdown", help="Print Markdown, for a comment on a pull request.")
 ]
@@ -90,7 +88,7 @@ def check_gate_files(junit: Path | None, sarif: Path | None, overwrite: bool) ->
     """Refuse files that could not be written, before the work that fills them."""
     for path, option in ((junit, "--junit"), (sarif, "--sarif")):
         if path is not None:
-            check_output(path, overwrite, option, OVERWRITE)
+            check_output(path, overwrite, option)
 
 
 def write_gate_files(
@@ -104,9 +102,9 @@ def write_gate_files(
     from memlab.roofline.documents.gates import junit_xml, sarif_document
 
     if junit is not None:
-        write_output(junit, junit_xml(comparison), overwrite, "--junit", OVERWRITE)
+        write_output(junit, junit_xml(comparison), overwrite, "--junit")
     if sarif is not None:
-        write_output(sarif, json_text(sarif_document(comparison)), overwrite, "--sarif", OVERWRITE)
+        write_output(sarif, json_text(sarif_document(comparison)), overwrite, "--sarif")
     for path in (junit, sarif):
         if path is not None and not quiet:
             print_message(f"wrote {path}")

@@ -46,13 +46,13 @@ OutputOption = Annotated[
         help="Write to FILE instead of stdout: JSON or CSV, by extension.",
     ),
 ]
-ForceOption = Annotated[
-    bool, typer.Option("--force", "--overwrite", help="Overwrite FILE if it exists.")
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", "--force", help="Overwrite files that exist.")
 ]
-PictureForceOption = Annotated[
+PictureOverwriteOption = Annotated[
     bool,
     typer.Option(
-        "--force", "--overwrite", help="Overwrite files that memlab did not make; its own it does."
+        "--overwrite", "--force", help="Overwrite files that memlab did not make; its own it does."
     ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no notes.")]

@@ -1,6 +1,6 @@
 """The output of commands: its format and its place.
 
-A file is written whole or not at all, and replaces another only with `--force`. A document that
+A file is written whole or not at all, and replaces another only with `--overwrite`. A document that
 cannot be written to its file is printed instead.
 """
 
@@ -138,17 +138,14 @@ def print_json(document: object) -> None:
     typer.echo(json_text(document), nl=False)
 
 
-def deliver(
-    text: str, output: Path | None, force: bool, quiet: bool, overwrite_option: str = "--force"
-) -> None:
+def deliver(text: str, output: Path | None, overwrite: bool, quiet: bool) -> None:
     """Write a document to a file, or to stdout where there is no file or it cannot be written.
 
     Args:
         text: The document, with a newline at its end.
         output: The file; None for stdout.
-        force: Whether an existing file may be overwritten.
+        overwrite: Whether an existing file may be overwritten.
         quiet: Whether to print no message about the file.
-        overwrite_option: The option that allows it, for messages.
 
     Raises:
         UsageError: As `write_output`; the document is on stdout.
@@ -157,7 +154,7 @@ def deliver(
         typer.echo(text, nl=False)
         return
     try:
-        write_output(output, text, force, overwrite_option=overwrite_option)
+        write_output(output, text, overwrite)
     except UsageError:
         typer.echo(text, nl=False)  # the work behind it may have taken an hour
         raise
@@ -165,46 +162,36 @@ def deliver(
         print_message(f"wrote {output}")
 
 
-def check_output(
-    path: Path, force: bool, option: str = "--output", overwrite_option: str = "--force"
-) -> None:
+def check_output(path: Path, overwrite: bool, option: str = "--output") -> None:
     """Refuse a file that `write_output` could not write, before the work that fills it.
 
     Args:
         path: The file to be written.
-        force: Whether an existing file may be overwritten.
+        overwrite: Whether an existing file may be overwritten.
         option: The option that names the file, for messages.
-        overwrite_option: The option that allows to overwrite it, for messages.
 
     Raises:
         UsageError: The folder is missing or read-only, a folder or a file is in the way, or the
             file is `-`.
     """
     try:
-        _check_writable(path, force, option, overwrite_option)
+        _check_writable(path, overwrite, option)
     except OSError as error:
         raise _write_error(path, error, option) from error
 
 
-def write_output(
-    path: Path,
-    data: bytes | str,
-    force: bool,
-    option: str = "--output",
-    overwrite_option: str = "--force",
-) -> None:
+def write_output(path: Path, data: bytes | str, overwrite: bool, option: str = "--output") -> None:
     """Write a file whole; if anything fails, it stays as it was.
 
     The data goes to a new file in the same folder, which then takes the name in one step; without
-    `force`, only if the name is still free. A link is followed with `force` only. A pipe or a
-    terminal (`/dev/stdout`) is written to directly.
+    `overwrite`, only if the name is still free. A link is followed with `overwrite` only. A pipe or
+    a terminal (`/dev/stdout`) is written to directly.
 
     Args:
         path: The file to be written.
         data: Its content; text is written as UTF-8.
-        force: Whether an existing file may be overwritten.
+        overwrite: Whether an existing file may be overwritten.
         option: The option that names the file, for messages.
-        overwrite_option: The option that allows to overwrite it, for messages.
 
     Raises:
         UsageError: As `check_output`, or the disk is full.
@@ -212,21 +199,21 @@ def write_output(
     # File names may hold bytes that are not UTF-8.
     content = data.encode(errors="backslashreplace") if isinstance(data, str) else data
     try:
-        _check_writable(path, force, option, overwrite_option)
+        _check_writable(path, overwrite, option)
         if _is_special(path):
             path.write_bytes(content)
-        elif force:
+        elif overwrite:
             _write_atomically(path.resolve(), content, _replace_file)
         else:
             _write_atomically(path, content, _claim_free_name)
         kept.note_file(path)
     except FileExistsError as error:
-        raise _file_exists_error(path, option, overwrite_option) from error
+        raise _file_exists_error(path, option) from error
     except OSError as error:
         raise _write_error(path, error, option) from error
 
 
-def _check_writable(path: Path, force: bool, option: str, overwrite_option: str) -> None:
+def _check_writable(path: Path, overwrite: bool, option: str) -> None:
     _refuse_dash(path, option)
     folder = path.parent
     if path.is_dir():
@@ -238,8 +225,8 @@ def _check_writable(path: Path, force: bool, option: str, overwrite_option: str)
         )
     if _is_special(path):
         return
-    if os.path.lexists(path) and not force:  # true for a dangling link too
-        raise _file_exists_error(path, option, overwrite_option)
+    if os.path.lexists(path) and not overwrite:  # true for a dangling link too
+        raise _file_exists_error(path, option)
     if not os.access(path.resolve().parent, os.W_OK | os.X_OK):
         raise UsageError(
             f"the folder {folder} is read-only: choose another file with {option}, "
@@ -299,10 +286,9 @@ def _claim_free_name(part: Path, path: Path) -> None:
             raise
 
 
-def _file_exists_error(path: Path, option: str, overwrite_option: str) -> UsageError:
+def _file_exists_error(path: Path, option: str) -> UsageError:
     return UsageError(
-        f"{path} exists: add {overwrite_option} to overwrite it, or choose another file with "
-        f"{option}"
+        f"{path} exists: add --overwrite to replace it, or choose another file with {option}"
     )
 
 

@@ -1,7 +1,7 @@
 """The picture of a command and the file with its data.
 
 Both have the same name with different extensions. What memlab made itself is replaced; any other
-file of their names stays, unless `--force` is given.
+file of their names stays, unless `--overwrite` is given.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ MAX_READ_BYTES = 64 << 20
 
 
 def check_picture(
-    path: Path, force: bool, option: str = "--output", data_suffix: str = ".csv"
+    path: Path, overwrite: bool, option: str = "--output", data_suffix: str = ".csv"
 ) -> None:
     """Check that `write_picture` can write a picture, before the work that produces it.
 
     Args:
         path: The picture.
-        force: Whether other files may be replaced. Where a report is printed before the picture
+        overwrite: Whether other files may be replaced. Where a report is printed before the picture
             is written, True leaves existing files to `write_picture`.
         option: The option that names the picture, for messages.
         data_suffix: Extension of the data file.
@@ -45,11 +45,11 @@ def check_picture(
     # Characters that the font lacks are drawn as boxes; a warning does not help.
     warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)
     image_format(path)
-    check_output(path, force or _is_own_picture(path), option)
+    check_output(path, overwrite or _is_own_picture(path), option)
     data_path = path.with_suffix(data_suffix)
     # What the file must hold to be memlab's is known when the data is.
     pictures = (path.with_suffix(f".{suffix}") for suffix in IMAGE_FORMATS)
-    check_output(data_path, force or any(map(_is_own_picture, pictures)), option)
+    check_output(data_path, overwrite or any(map(_is_own_picture, pictures)), option)
 
 
 def write_picture(
@@ -57,7 +57,7 @@ def write_picture(
     figure: Figure,
     data: str,
     *,
-    force: bool,
+    overwrite: bool,
     quiet: bool,
     option: str = "--output",
     data_suffix: str = ".csv",
@@ -68,7 +68,7 @@ def write_picture(
         path: The picture.
         figure: The figure.
         data: The text of the data file.
-        force: Whether files that memlab did not make may be replaced.
+        overwrite: Whether files that memlab did not make may be replaced.
         quiet: Whether to print no message.
         option: As in `check_picture`.
         data_suffix: As in `check_picture`.
@@ -79,11 +79,11 @@ def write_picture(
     from memlab.roofline.plots.figure import image_format, render_figure
 
     data_path = path.with_suffix(data_suffix)
-    force_data = force or _is_own_data(data_path, data)
-    check_output(data_path, force_data, option)  # before a picture is written without its data
+    overwrite_data = overwrite or _is_own_data(data_path, data)
+    check_output(data_path, overwrite_data, option)  # before a picture is written without its data
     picture = render_figure(figure, image_format(path))
-    write_output(path, picture, force or _is_own_picture(path), option)
-    write_output(data_path, data, force_data, option)
+    write_output(path, picture, overwrite or _is_own_picture(path), option)
+    write_output(data_path, data, overwrite_data, option)
     if not quiet:
         print_message(f"wrote {path} and {data_path}")
 

@@ -25,12 +25,12 @@ SaveOption = Annotated[
 ]
 
 
-def parse_saves(texts: Sequence[str], force: bool, is_own: bool) -> dict[str, Path]:
+def parse_saves(texts: Sequence[str], overwrite: bool, is_own: bool) -> dict[str, Path]:
     """Read the options `--save`: the files by the outputs' names.
 
     Args:
         texts: `NAME=FILE.npy`.
-        force: Whether existing files may be overwritten.
+        overwrite: Whether existing files may be overwritten.
         is_own: Whether the kernel is the user's own.
 
     Raises:
@@ -47,11 +47,11 @@ def parse_saves(texts: Sequence[str], force: bool, is_own: bool) -> dict[str, Pa
                 "catalog's: leave --save out"
             )
         files[name] = Path(file)
-        check_output(files[name], force, "--save")
+        check_output(files[name], overwrite, "--save")
     return files
 
 
-def save_outputs(outputs: Outputs, files: Mapping[str, Path], force: bool, quiet: bool) -> None:
+def save_outputs(outputs: Outputs, files: Mapping[str, Path], overwrite: bool, quiet: bool) -> None:
     """Write outputs to files.
 
     Raises:
@@ -69,6 +69,6 @@ def save_outputs(outputs: Outputs, files: Mapping[str, Path], force: bool, quiet
             )
         content = io.BytesIO()
         np.save(content, np.ma.getdata(values), allow_pickle=False)
-        write_output(path, content.getvalue(), force, "--save")
+        write_output(path, content.getvalue(), overwrite, "--save")
         if not quiet:
             print_message(f"wrote {path}")

@@ -45,7 +45,7 @@ def analyze_kernel(
     as_json: options.JsonOption = False,
     as_csv: options.CsvOption = False,
     output: AnalysisOutputOption = None,
-    force: options.ForceOption = False,
+    overwrite: options.OverwriteOption = False,
     quiet: options.QuietOption = False,
     seed: options.SeedOption = 0,
     timeout: options.TimeoutOption = None,
@@ -54,7 +54,7 @@ def analyze_kernel(
     """Count one kernel, print or write the analysis, and exit with 1 if its output is wrong."""
     chosen = chosen_format(as_json, as_csv, output, ANALYSIS_FORMATS)
     if output is not None:
-        check_output(output, force)
+        check_output(output, overwrite)
 
     from memlab.cli.progress import progress_bar
 
@@ -74,7 +74,7 @@ def analyze_kernel(
 
         listing_console().print(analysis_report(analysis))
     else:
-        deliver(_formatted_analysis(analysis, chosen), output, force, quiet)
+        deliver(_formatted_analysis(analysis, chosen), output, overwrite, quiet)
     if analysis.verification.status == "failed":
         print_message("verification failed: the counts are of a wrong program")
         raise typer.Exit(EXIT_FINDING)

@@ -62,7 +62,7 @@ def save(
     stored run is saved. If FILE exists (--overwrite), its launches run again, with the kernels that
     are new in ./memlab.toml.
     """
-    check_output(file, overwrite, "FILE", gate.OVERWRITE)
+    check_output(file, overwrite, "FILE")
 
     from memlab.cli.progress import progress_bar
     from memlab.comparisons.baselines import baseline_runs
@@ -78,7 +78,7 @@ def save(
             memory_bytes=memory_limit,
             progress=progress,
         )
-    deliver(baseline_text(saved), file, overwrite, True, gate.OVERWRITE)
+    deliver(baseline_text(saved), file, overwrite, True)
     if not quiet:
         names = ", ".join(dict.fromkeys(run.measurement.kernel for run in saved))
         count = len(saved)
@@ -118,7 +118,7 @@ def check(
     chosen = chosen_comparison_format(as_json, as_csv, markdown, output)
     share = gate.parse_threshold(threshold)
     if output is not None:
-        check_output(output, overwrite, overwrite_option=gate.OVERWRITE)
+        check_output(output, overwrite)
     gate.check_gate_files(junit, sarif, overwrite)
 
     from memlab.cli.progress import progress_bar

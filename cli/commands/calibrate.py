@@ -25,7 +25,7 @@ def calibrate(
         Path | None,
         typer.Option("--samples", metavar="FILE", help="Also write the raw samples, as CSV."),
     ] = None,
-    force: options.ForceOption = False,
+    overwrite: options.OverwriteOption = False,
     quiet: options.QuietOption = False,
 ) -> None:
     """Measure a GPU's datasheet in a few minutes; '--device FILE' then emulates it anywhere.
@@ -39,12 +39,12 @@ def calibrate(
         raise UsageError(f"a datasheet's file ends in .toml, got {output}: use -o my-gpu.toml")
     for file in (output, samples):
         if file is not None:
-            check_output(file, force)
+            check_output(file, overwrite)
     with progress_bar(quiet) as progress:
         calibration = memlab.calibrate(device, progress=progress)
-    deliver(calibration.datasheet(), output, force, quiet)
+    deliver(calibration.datasheet(), output, overwrite, quiet)
     if samples is not None:
-        deliver(samples_csv(calibration), samples, force, quiet)
+        deliver(samples_csv(calibration), samples, overwrite, quiet)
     for failure in calibration.failures:
         print_message(f"not measured: {failure.benchmark}: {failure.reason}")
     if as_json:

@@ -69,14 +69,14 @@ def check_kernel(
     memory_limit: options.MemoryLimitOption = None,
     as_json: options.JsonOption = False,
     output: CheckOutputOption = None,
-    force: options.ForceOption = False,
+    overwrite: options.OverwriteOption = False,
     quiet: options.QuietOption = False,
 ) -> None:
     """Check one kernel, print or write the findings, and exit with 1 if there are any."""
     tools = _selected_tools(tool)
     chosen = chosen_format(as_json, False, output, CHECK_FORMATS)
     if output is not None:
-        check_output(output, force)
+        check_output(output, overwrite)
 
     from memlab.cli.progress import progress_bar
     from memlab.device.nvidia_tools.sanitizer import SanitizerError, match_findings
@@ -107,7 +107,7 @@ def check_kernel(
     if chosen == "json":
         from memlab.roofline.documents.check import check_document
 
-        deliver(json_text(check_document(report, theirs, pairs)), output, force, quiet)
+        deliver(json_text(check_document(report, theirs, pairs)), output, overwrite, quiet)
     else:
         from memlab.roofline.reports.check import check_report
         from memlab.roofline.reports.parts import console

@@ -80,7 +80,7 @@ def compare(
     chosen = chosen_comparison_format(as_json, as_csv, markdown, output)
     share = gate.parse_threshold(threshold)
     if output is not None:
-        check_output(output, overwrite, overwrite_option=gate.OVERWRITE)
+        check_output(output, overwrite)
     if plot is not None:
         check_picture(plot, overwrite, "--plot")
     gate.check_gate_files(junit, sarif, overwrite)
@@ -105,7 +105,7 @@ def _draw(compared: "Comparison", path: Path, overwrite: bool, quiet: bool) -> N
     from memlab.roofline.documents.comparison import comparison_csv
 
     figure, data = comparison_figure(compared), comparison_csv(compared)
-    write_picture(path, figure, data, force=overwrite, quiet=quiet, option="--plot")
+    write_picture(path, figure, data, overwrite=overwrite, quiet=quiet, option="--plot")
 
 
 def chosen_comparison_format(
@@ -158,4 +158,4 @@ def show_comparison(
         text = memlab.report_page(compared, store=store).html
     else:
         text = comparison_markdown(compared)
-    deliver(text, output, overwrite, quiet, gate.OVERWRITE)
+    deliver(text, output, overwrite, quiet)

@@ -33,9 +33,7 @@ def init(
             help="The file to write; the schema goes next to it.",
         ),
     ] = DEFAULT_FILE,
-    force: Annotated[
-        bool, typer.Option("--force", "--overwrite", help="Overwrite existing files.")
-    ] = False,
+    overwrite: options.OverwriteOption = False,
     define: options.DefinesOption = None,
     include: options.IncludeOption = None,
     std: options.StdOption = None,
@@ -54,15 +52,15 @@ def init(
     place = user_kernel.split_target(target)
     if place is None:
         raise UsageError(f"{target!r} is no file of CUDA C++: name one, as in saxpy.cu:saxpy")
-    added_to = output.is_file() and not output.is_symlink() and not force
+    added_to = output.is_file() and not output.is_symlink() and not overwrite
     present = _existing_kernels(output) if added_to else {}
-    check_output(output, force or added_to)
+    check_output(output, overwrite or added_to)
     schema = output.parent / project.SCHEMA_FILE
     keeps_schema = _has_content(schema, project.schema_text()) or (added_to and schema.is_file())
     if not keeps_schema:
         if schema.exists() and not schema.is_file():
             raise UsageError(f"{schema} is no file, and the schema belongs there: move it away")
-        check_output(schema, force)
+        check_output(schema, overwrite)
     chosen = user_kernel.apply_launch_options(
         user_kernel.UserKernel(*place), {"defines": define, "include": include, "std": std}
     )
@@ -76,9 +74,9 @@ def init(
         text = _append_tables(output, present, tables)
     else:
         text = scaffold.project_file_text(moved, signatures, source)
-    write_output(output, text, force or added_to)
+    write_output(output, text, overwrite or added_to)
     if not keeps_schema:
-        write_output(schema, project.schema_text(), force)
+        write_output(schema, project.schema_text(), overwrite)
     if not quiet:
         names = tomllib.loads(text.removeprefix("\ufeff"))["kernels"]
         first = next(name for name in names if name not in present)
@@ -98,7 +96,7 @@ def _existing_kernels(output: Path) -> "dict[str, UserKernel]":
         return project.read_user_kernels(output)
     except UsageError as error:
         raise UsageError(
-            f"{output} exists, and no table can be added: {error}; or add --force to overwrite it"
+            f"{output} exists, and no table can be added: {error}; or add --overwrite to replace it"
         ) from None
 
 
@@ -113,7 +111,7 @@ def _append_tables(
     if not tables:
         raise UsageError(
             f"{output} has these kernels already, and they are kept: correct it by hand, or add "
-            "--force to overwrite it"
+            "--overwrite to replace it"
         )
     old = output.read_bytes().decode()
     gap = "" if old.endswith("\n") or not old else "\n"

@@ -47,7 +47,7 @@ def occupancy_of_kernel(
     device: options.DeviceOption = None,
     as_json: options.JsonOption = False,
     output: CurvesOutputOption = None,
-    force: options.PictureForceOption = False,
+    overwrite: options.PictureOverwriteOption = False,
     quiet: options.QuietOption = False,
     threads: HiddenOption = None,
     registers: HiddenOption = None,
@@ -57,12 +57,12 @@ def occupancy_of_kernel(
     if (threads, registers, shared) != (None, None, None):
         raise _kernel_and_numbers_error(target if isinstance(target, str) else target.target)
     if output is not None:
-        check_picture(output, force=True)  # the report comes before an existing file
+        check_picture(output, overwrite=True)  # the report comes before an existing file
 
     import memlab
 
     found = memlab.occupancy(target, device=device, **parameters)
-    _deliver(found.properties, found.subject, as_json, output, force, quiet)
+    _deliver(found.properties, found.subject, as_json, output, overwrite, quiet)
 
 
 def occupancy(
@@ -87,7 +87,7 @@ def occupancy(
     device: options.DeviceOption = None,
     as_json: options.JsonOption = False,
     output: CurvesOutputOption = None,
-    force: options.PictureForceOption = False,
+    overwrite: options.PictureOverwriteOption = False,
     quiet: options.QuietOption = False,
 ) -> None:
     """Show the limits of the resident blocks per SM, for a kernel or for plain numbers."""
@@ -106,7 +106,7 @@ def occupancy(
             "--registers and --shared need the block's size: add --threads, as in --threads 256"
         )
     if output is not None:
-        check_picture(output, force=True)  # the report comes before an existing file
+        check_picture(output, overwrite=True)  # the report comes before an existing file
 
     import memlab
     from memlab.device.occupancy import BlockRequirements
@@ -120,7 +120,7 @@ def occupancy(
         most = register_budget(properties, block).registers_per_thread
         block = replace(block, registers_per_thread=most)
     subject = OccupancySubject(block, registers_given=registers is not None)
-    _deliver(properties, subject, as_json, output, force, quiet)
+    _deliver(properties, subject, as_json, output, overwrite, quiet)
 
 
 occupancy_app = optional_kernel_app(occupancy_of_kernel, occupancy)
@@ -156,7 +156,7 @@ def _deliver(
     subject: "OccupancySubject",
     as_json: bool,
     output: Path | None,
-    force: bool,
+    overwrite: bool,
     quiet: bool,
 ) -> None:
     if as_json:
@@ -175,4 +175,4 @@ def _deliver(
 
         curves = occupancy_curves(properties, subject.block)
         figure = draw_occupancy(curves, properties, subject.label)
-        write_picture(output, figure, curves_csv(curves), force=force, quiet=quiet)
+        write_picture(output, figure, curves_csv(curves), overwrite=overwrite, quiet=quiet)

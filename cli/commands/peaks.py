@@ -25,7 +25,7 @@ def peaks(
             "The figures go to a .json of the same name.",
         ),
     ] = None,
-    force: options.PictureForceOption = False,
+    overwrite: options.PictureOverwriteOption = False,
     quiet: options.QuietOption = False,
     store: options.StoreOption = None,
     no_store: Annotated[bool, typer.Option("--no-store", help="Do not store the figures.")] = False,
@@ -33,7 +33,7 @@ def peaks(
     """Measure a GPU's ceilings and latencies; later rooflines on it draw them."""
     if output is not None:
         # The report comes before an existing file.
-        check_picture(output, force=True, data_suffix=".json")
+        check_picture(output, overwrite=True, data_suffix=".json")
 
     from memlab.roofline.documents.peaks import peaks_document
 
@@ -53,7 +53,12 @@ def peaks(
         from memlab.roofline.plots.peaks import draw_peaks
 
         write_picture(
-            output, draw_peaks(measured), text, force=force, quiet=quiet, data_suffix=".json"
+            output,
+            draw_peaks(measured),
+            text,
+            overwrite=overwrite,
+            quiet=quiet,
+            data_suffix=".json",
         )
     if code:
         raise typer.Exit(code)

@@ -52,7 +52,7 @@ def report(
     since: SinceFilter = None,
     last: LastFilter = None,
     title: TitleOption = None,
-    force: options.ForceOption = False,
+    overwrite: options.OverwriteOption = False,
     quiet: options.QuietOption = False,
     store: options.StoreOption = None,
 ) -> None:
@@ -62,8 +62,8 @@ def report(
     """
     if output.suffix.lower() not in PAGE_SUFFIXES:
         raise UsageError(f"a report is an HTML page, got {output}: use a name that ends in .html")
-    force = force or (output == DEFAULT_PAGE and _is_own_page(output))
-    check_output(output, force)
+    overwrite = overwrite or (output == DEFAULT_PAGE and _is_own_page(output))
+    check_output(output, overwrite)
     page, code = partial_result(
         lambda: memlab.report_page(
             *runs or (),
@@ -76,7 +76,7 @@ def report(
             store=store,
         )
     )
-    write_output(output, page.html, force)
+    write_output(output, page.html, overwrite)
     if not quiet:
         count = len(page.runs)
         print_message(f"wrote {output}: {count} {plural(count, 'run')}")

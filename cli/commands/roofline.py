@@ -64,7 +64,7 @@ def roofline_with_kernel(
     last: LastFilter = None,
     title: TitleOption = "",
     output: RooflineOutputOption = DEFAULT_PICTURE,
-    force: options.PictureForceOption = False,
+    overwrite: options.PictureOverwriteOption = False,
     quiet: options.QuietOption = False,
     store: options.StoreOption = None,
     seed: options.SeedOption = 0,
@@ -75,7 +75,7 @@ def roofline_with_kernel(
     filters = {"kernel": kernel, "label": label, "since": since, "last": last}
     limits = {"timeout_s": timeout, "memory_bytes": memory_limit}
     how = {"device": device, "title": title, "store": store, "seed": seed, **limits}
-    _draw_roofline((target, parameters), run, filters, output, force, quiet, **how)
+    _draw_roofline((target, parameters), run, filters, output, overwrite, quiet, **how)
 
 
 def roofline(
@@ -88,7 +88,7 @@ def roofline(
     last: LastFilter = None,
     title: TitleOption = "",
     output: RooflineOutputOption = DEFAULT_PICTURE,
-    force: options.PictureForceOption = False,
+    overwrite: options.PictureOverwriteOption = False,
     quiet: options.QuietOption = False,
     store: options.StoreOption = None,
 ) -> None:
@@ -99,7 +99,7 @@ def roofline(
     if context.invoked_subcommand is None:
         filters = {"kernel": kernel, "label": label, "since": since, "last": last}
         how = {"device": device, "title": title, "store": store}
-        _draw_roofline((), run, filters, output, force, quiet, **how)
+        _draw_roofline((), run, filters, output, overwrite, quiet, **how)
         return
     options.inherit_options(context)
 
@@ -112,13 +112,13 @@ def _draw_roofline(
     names: "Sequence[str] | None",
     filters: "Mapping[str, Any]",
     output: Path,
-    force: bool,
+    overwrite: bool,
     quiet: bool,
     **how: Any,
 ) -> None:
     if names and (given := conditions_text(**filters)):
         raise UsageError(f"--run and {given} were both given: name runs, or choose among all")
-    check_picture(output, force)
+    check_picture(output, overwrite)
 
     from memlab.drawing import record_roofline
     from memlab.stored_runs import run_filter
@@ -129,7 +129,7 @@ def _draw_roofline(
     fresh = gathered.fresh
     if fresh is not None:
         note_time_limit(fresh.measurement.coverage, quiet)
-    write_picture(output, gathered.figure(), gathered.csv(), force=force, quiet=quiet)
+    write_picture(output, gathered.figure(), gathered.csv(), overwrite=overwrite, quiet=quiet)
     if fresh is not None and fresh.measurement.verification.status == "failed":
         print_message("verification failed: the point is of a wrong program")
         code = code or EXIT_FINDING

@@ -60,7 +60,7 @@ def run_kernel(
     as_json: options.JsonOption = False,
     as_csv: options.CsvOption = False,
     output: RunOutputOption = None,
-    force: options.ForceOption = False,
+    overwrite: options.OverwriteOption = False,
     quiet: options.QuietOption = False,
     store: options.StoreOption = None,
     no_store: Annotated[bool, typer.Option("--no-store", help="Do not store this run.")] = False,
@@ -96,8 +96,8 @@ def run_kernel(
     """Run one kernel, print or write the result, and exit with 1 if its output is wrong."""
     chosen = chosen_format(as_json, as_csv, output, RUN_FORMATS)
     if output is not None:
-        check_output(output, force)
-    files = parse_saves(save or [], force, not isinstance(target, str))
+        check_output(output, overwrite)
+    files = parse_saves(save or [], overwrite, not isinstance(target, str))
     conditions = []
     if fail_if:
         from memlab.roofline.comparison.conditions import parse_own_condition
@@ -133,10 +133,10 @@ def run_kernel(
                 result, target, parameters, device=device, progress=progress, **limits
             )
         page = memlab.report_page(result, *code_shown, store=store)
-        deliver(page.html, output, force, quiet)
+        deliver(page.html, output, overwrite, quiet)
     else:
-        _deliver(result, chosen, output, force, quiet)
-    save_outputs(result.outputs, files, force, quiet)
+        _deliver(result, chosen, output, overwrite, quiet)
+    save_outputs(result.outputs, files, overwrite, quiet)
     verification = result.measurement.verification
     if verification.status == "failed":
         from memlab.roofline.units import compared_text
@@ -174,7 +174,7 @@ def _machine_code(
         return []
 
 
-def _deliver(run: "Run", chosen: str, output: Path | None, force: bool, quiet: bool) -> None:
+def _deliver(run: "Run", chosen: str, output: Path | None, overwrite: bool, quiet: bool) -> None:
     if chosen == "report":
         from memlab.roofline.reports.parts import console
         from memlab.roofline.reports.run import run_report
@@ -185,7 +185,7 @@ def _deliver(run: "Run", chosen: str, output: Path | None, force: bool, quiet: b
     from memlab.roofline.documents.runs import run_document, runs_csv
 
     text = runs_csv([run]) if chosen == "csv" else json_text(run_document(run))
-    deliver(text, output, force, quiet)
+    deliver(text, output, overwrite, quiet)
 
 
 run_app = kernel_app(run_kernel, "memlab run tiled", "Run a kernel and report its use of memory.")

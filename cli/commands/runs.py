@@ -173,7 +173,7 @@ def export(
     as_json: options.JsonOption = False,
     as_csv: options.CsvOption = False,
     output: options.OutputOption = None,
-    force: options.ForceOption = False,
+    overwrite: options.OverwriteOption = False,
     store: options.StoreOption = None,
 ) -> None:
     """Write runs as JSON or CSV, in base units.
@@ -184,13 +184,13 @@ def export(
 
     form = chosen_format(as_json, as_csv, output)
     if output is not None:
-        check_output(output, force)
+        check_output(output, overwrite)
     chosen = _Chosen(store, device=device, kernel=kernel, label=label, since=since, last=last)
     listed, code = partial_result(chosen.runs)
     if not (listed or code):
         print_message(chosen.none_message)
     text = runs_csv(listed) if form == "csv" else json_text(_documents(listed))
-    deliver(text, output, force, quiet=True)
+    deliver(text, output, overwrite, quiet=True)
     if output is not None:
         print_message(f"wrote {_count(listed)} to {output}")
     if code:

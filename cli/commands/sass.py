@@ -38,7 +38,7 @@ def list_machine_code(
     as_json: options.JsonOption = False,
     as_csv: options.CsvOption = False,
     output: SassOutputOption = None,
-    force: options.ForceOption = False,
+    overwrite: options.OverwriteOption = False,
     quiet: options.QuietOption = False,
     seed: options.SeedOption = 0,
     timeout: options.TimeoutOption = None,
@@ -47,7 +47,7 @@ def list_machine_code(
     """Execute one kernel, and print or write its machine code."""
     chosen = chosen_format(as_json, as_csv, output, SASS_FORMATS)
     if output is not None:
-        check_output(output, force)
+        check_output(output, overwrite)
 
     from memlab.cli.progress import progress_bar
 
@@ -68,7 +68,7 @@ def list_machine_code(
 
         console(SASS_COLUMNS).print(sass_report(listing))
         return
-    deliver(_formatted_listing(listing, chosen), output, force, quiet)
+    deliver(_formatted_listing(listing, chosen), output, overwrite, quiet)
 
 
 def _formatted_listing(listing: "MachineListing", chosen: str) -> str:

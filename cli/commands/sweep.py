@@ -127,7 +127,7 @@ def sweep_kernels(
     as_csv: options.CsvOption = False,
     output: SweepOutputOption = None,
     plot: PlotOption = None,
-    force: options.ForceOption = False,
+    overwrite: options.OverwriteOption = False,
     quiet: options.QuietOption = False,
     store: options.StoreOption = None,
     no_store: Annotated[
@@ -169,7 +169,7 @@ def sweep_kernels(
         "workers": workers,
         "scheduler": scheduler,
     }
-    _sweep(kernels, {**parameters, **how}, as_json, as_csv, output, plot, force, quiet)
+    _sweep(kernels, {**parameters, **how}, as_json, as_csv, output, plot, overwrite, quiet)
 
 
 def sweep(
@@ -180,7 +180,7 @@ def sweep(
     as_csv: options.CsvOption = False,
     output: SweepOutputOption = None,
     plot: PlotOption = None,
-    force: options.ForceOption = False,
+    overwrite: options.OverwriteOption = False,
     quiet: options.QuietOption = False,
     store: options.StoreOption = None,
     workers: WorkersOption = None,
@@ -206,7 +206,7 @@ def sweep(
         "workers": workers,
         "scheduler": scheduler,
     }
-    _sweep((), how, as_json, as_csv, output, plot, force, quiet)
+    _sweep((), how, as_json, as_csv, output, plot, overwrite, quiet)
 
 
 sweep_app = sweep_kernels_app(sweep_kernels, sweep)
@@ -219,7 +219,7 @@ def _sweep(
     as_csv: bool,
     output: Path | None,
     plot: Path | None,
-    force: bool,
+    overwrite: bool,
     quiet: bool,
 ) -> None:
     option = "--plot"
@@ -229,9 +229,9 @@ def _sweep(
         plot, output, option = output, None, "--output"
     chosen = chosen_format(as_json, as_csv, output, SWEEP_FORMATS)
     if output is not None:
-        check_output(output, force)
+        check_output(output, overwrite)
     if plot is not None:
-        check_picture(plot, force, option)
+        check_picture(plot, overwrite, option)
 
     from memlab.cli.progress import progress_bar
     from memlab.sweeps.sweeping import SweepInterrupted
@@ -243,11 +243,11 @@ def _sweep(
     except SweepInterrupted as error:
         print_message(str(error))
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    _deliver(result, chosen, output, force, quiet)
+    _deliver(result, chosen, output, overwrite, quiet)
     if plot is not None:
         if result.done:
             write_picture(
-                plot, result.figure(), result.csv(), force=force, quiet=quiet, option=option
+                plot, result.figure(), result.csv(), overwrite=overwrite, quiet=quiet, option=option
             )
         elif not quiet:
             print_message(f"no point is done: {plot} is not drawn")
@@ -268,7 +268,9 @@ def _exit_code(result: "Sweep") -> int:
     return 0 if "done" in statuses else UsageError.exit_code
 
 
-def _deliver(result: "Sweep", chosen: str, output: Path | None, force: bool, quiet: bool) -> None:
+def _deliver(
+    result: "Sweep", chosen: str, output: Path | None, overwrite: bool, quiet: bool
+) -> None:
     if chosen == "report":
         from memlab.roofline.reports.parts import console
         from memlab.roofline.reports.sweep import sweep_report
@@ -283,10 +285,10 @@ def _deliver(result: "Sweep", chosen: str, output: Path | None, force: bool, qui
 
         import memlab
 
-        deliver(memlab.report_page(result).html, output, force, quiet)
+        deliver(memlab.report_page(result).html, output, overwrite, quiet)
         return
 
     from memlab.roofline.documents.sweep import sweep_csv, sweep_document
 
     text = sweep_csv(result) if chosen == "csv" else json_text(sweep_document(result))
-    deliver(text, output, force, quiet)
+    deliver(text, output, overwrite, quiet)

@@ -46,7 +46,7 @@ def trace_kernel(
     timeout: options.TimeoutOption = None,
     memory_limit: options.MemoryLimitOption = None,
     as_json: options.JsonOption = False,
-    force: options.PictureForceOption = False,
+    overwrite: options.PictureOverwriteOption = False,
     quiet: options.QuietOption = False,
 ) -> None:
     """Follow one thread of a kernel and show its steps."""
@@ -54,7 +54,8 @@ def trace_kernel(
     block = _parse_index("--block" if isinstance(target, str) else "--block-index", block_index)
     index = _parse_index("--thread", thread)
     if plot is not None:
-        check_picture(plot, force=True, option="--plot")  # the report comes before an existing file
+        # The report comes before an existing file.
+        check_picture(plot, overwrite=True, option="--plot")
 
     import memlab
     from memlab.cli.progress import progress_bar
@@ -84,7 +85,7 @@ def trace_kernel(
         from memlab.roofline.plots.trace import draw_trace, elements_csv
 
         figure, data = draw_trace(trace), elements_csv(trace)
-        write_picture(plot, figure, data, force=force, quiet=quiet, option="--plot")
+        write_picture(plot, figure, data, overwrite=overwrite, quiet=quiet, option="--plot")
 
 
 def _parse_index(option: str, text: str) -> "Dim3":

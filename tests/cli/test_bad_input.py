@@ -63,7 +63,7 @@ def contents(folder: Path) -> dict[str, bytes]:
         ("run strided --tile 8", "No such option: --tile"),
         ("run tiled --counters all", "'--counters': 'all' is not one of 'emulated', 'ncu'"),
         ("run tiled --width 8 -o nowhere/run.json", "the folder nowhere does not exist"),
-        ("run tiled --width 8 -o there.json", "there.json exists: add --force"),
+        ("run tiled --width 8 -o there.json", "there.json exists: add --overwrite"),
         ("run tiled --width 8 --store text", "text is not a memlab store"),
         ("run tiled --width 8 --store foreign", "foreign is not a memlab store"),
         ("run tiled --width 8 --store newer", "newer was written by a newer memlab"),

@@ -16,7 +16,7 @@ def test_a_new_file_holds_the_data_and_has_usual_permissions(tmp_path):
     usual.touch()
     for data, content in [("9,81 µm\n", "9,81 µm\n".encode()), (b"\x89PNG\r\n", b"\x89PNG\r\n")]:
         path = tmp_path / str(len(content))
-        write_output(path, data, force=False)
+        write_output(path, data, overwrite=False)
         assert path.read_bytes() == content
         assert path.stat().st_mode == usual.stat().st_mode
     assert len([*tmp_path.iterdir()]) == 3
@@ -27,11 +27,11 @@ def test_an_existing_file_is_replaced_only_when_asked(tmp_path):
     path.write_text("precious")
     path.chmod(0o640)
     for refuse in (lambda: check_output(path, False), lambda: write_output(path, "new", False)):
-        with pytest.raises(UsageError, match=r"figures\.csv exists: add --force"):
+        with pytest.raises(UsageError, match=r"figures\.csv exists: add --overwrite"):
             refuse()
         assert path.read_text() == "precious"
-    check_output(path, force=True)
-    write_output(path, "new", force=True)
+    check_output(path, overwrite=True)
+    write_output(path, "new", overwrite=True)
     assert path.read_text() == "new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
@@ -42,7 +42,7 @@ def test_of_two_writers_at_once_none_loses_its_file(tmp_path, monkeypatch, links
 
     def and_meanwhile(descriptor):
         monkeypatch.setattr(os, "fsync", wait)
-        write_output(path, "theirs", force=False)
+        write_output(path, "theirs", overwrite=False)
 
     def no_links(*_):
         raise OSError(errno.EPERM, "Operation not permitted")
@@ -50,8 +50,8 @@ def test_of_two_writers_at_once_none_loses_its_file(tmp_path, monkeypatch, links
     if not links:
         monkeypatch.setattr(os, "link", no_links)
     monkeypatch.setattr(os, "fsync", and_meanwhile)
-    with pytest.raises(UsageError, match=r"figures\.csv exists: add --force"):
-        write_output(path, "ours", force=False)
+    with pytest.raises(UsageError, match=r"figures\.csv exists: add --overwrite"):
+        write_output(path, "ours", overwrite=False)
     assert path.read_text() == "theirs"
     assert [*tmp_path.iterdir()] == [path]
 
@@ -66,13 +66,13 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_work(tmp_path):
         (Path("-"), "neither stdout nor a file"),
     ]:
         with pytest.raises(UsageError, match=message) as refusal:
-            check_output(path, force=True)
+            check_output(path, overwrite=True)
         assert "\n" not in str(refusal.value)
     assert [*tmp_path.iterdir()] == [tmp_path / "file"]
 
 
 def test_a_name_as_long_as_names_can_be_is_written(tmp_path):
-    write_output(tmp_path / ("x" * 255), "data", force=False)
+    write_output(tmp_path / ("x" * 255), "data", overwrite=False)
 
 
 CSV_ALONE = {".csv": "csv"}
@@ -115,7 +115,7 @@ def test_what_fails_halfway_leaves_the_old_file_and_nothing_else(tmp_path, monke
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(UsageError if isinstance(fault, OSError) else KeyboardInterrupt):
-        write_output(path, "new", force=True)
+        write_output(path, "new", overwrite=True)
     assert path.read_text() == "precious"
     assert [*tmp_path.iterdir()] == [path]
 
@@ -125,11 +125,11 @@ def test_a_link_is_followed_only_when_asked(tmp_path):
     link = tmp_path / "latest.csv"
     link.symlink_to(Path("data") / "figures.csv")
     for refused in (check_output, lambda path, force: write_output(path, "1", force)):
-        with pytest.raises(UsageError, match=r"latest\.csv exists: add --force"):
+        with pytest.raises(UsageError, match=r"latest\.csv exists: add --overwrite"):
             refused(link, False)  # to a file that is not there yet
     assert not link.exists()
-    write_output(link, "1", force=True)
-    write_output(link, "2", force=True)
+    write_output(link, "1", overwrite=True)
+    write_output(link, "2", overwrite=True)
     assert link.is_symlink()
     assert (tmp_path / "data" / "figures.csv").read_text() == "2"
 
@@ -140,7 +140,7 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
     received = []
     reader = threading.Thread(target=lambda: received.append(pipe.read_text()))
     reader.start()
-    write_output(pipe, "data", force=False)
+    write_output(pipe, "data", overwrite=False)
     reader.join()
     assert received == ["data"]
     assert pipe.is_fifo()

@@ -13,8 +13,8 @@ from memlab.roofline.plots.figure import is_memlab_picture
 FIGURE = Figure(figsize=(1, 1))
 
 
-def write(path: Path, data: str, *, force: bool = False) -> None:
-    write_picture(path, FIGURE, data, force=force, quiet=False)
+def write(path: Path, data: str, *, overwrite: bool = False) -> None:
+    write_picture(path, FIGURE, data, overwrite=overwrite, quiet=False)
 
 
 def test_what_memlab_made_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -22,7 +22,7 @@ def test_what_memlab_made_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixt
     for suffix in ("png", "svg", "pdf"):
         for rows in ("1\n", "2\n"):
             picture = tmp_path / f"a.{suffix}"
-            check_picture(picture, force=False)
+            check_picture(picture, overwrite=False)
             write(picture, f"x,y\n{rows}")
             assert capsys.readouterr().err == f"memlab: wrote {picture} and {data}\n"
             assert data.read_text() == f"x,y\n{rows}"
@@ -31,12 +31,12 @@ def test_what_memlab_made_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_figures_in_json_are_replaced_by_the_same_figures(tmp_path: Path) -> None:
     picture, data = tmp_path / "a.png", tmp_path / "a.json"
     for text in ('{"rates": 1}', '{"rates": 2}'):
-        write_picture(picture, FIGURE, text, force=False, quiet=True, data_suffix=".json")
+        write_picture(picture, FIGURE, text, overwrite=False, quiet=True, data_suffix=".json")
     assert data.read_text() == '{"rates": 2}'
     for other in ('{"rates": 1, "mine": 2}', "[1]", "{"):
         data.write_text(other)
-        with pytest.raises(UsageError, match=r"a\.json exists: add --force"):
-            write_picture(picture, FIGURE, text, force=False, quiet=True, data_suffix=".json")
+        with pytest.raises(UsageError, match=r"a\.json exists: add --overwrite"):
+            write_picture(picture, FIGURE, text, overwrite=False, quiet=True, data_suffix=".json")
         assert data.read_text() == other
 
 
@@ -56,11 +56,11 @@ def other_pictures() -> list[bytes]:
 def test_a_picture_of_someone_else_is_kept(tmp_path: Path, suffix: str, content: bytes) -> None:
     picture = tmp_path / f"a.{suffix}"
     picture.write_bytes(content)
-    for work in (lambda: check_picture(picture, force=False), lambda: write(picture, "x\n")):
-        with pytest.raises(UsageError, match=rf"a\.{suffix} exists: add --force"):
+    for work in (lambda: check_picture(picture, overwrite=False), lambda: write(picture, "x\n")):
+        with pytest.raises(UsageError, match=rf"a\.{suffix} exists: add --overwrite"):
             work()
     assert picture.read_bytes() == content
-    write(picture, "x\n", force=True)
+    write(picture, "x\n", overwrite=True)
     assert picture.read_bytes() != content
 
 
@@ -68,10 +68,10 @@ def test_data_of_someone_else_is_kept(tmp_path: Path) -> None:
     """It has another header; no picture is written without its data."""
     picture, data = tmp_path / "a.svg", tmp_path / "a.csv"
     data.write_text("y\n1\n")
-    with pytest.raises(UsageError, match=r"a\.csv exists: add --force"):
+    with pytest.raises(UsageError, match=r"a\.csv exists: add --overwrite"):
         write(picture, "x\n1\n")
-    with pytest.raises(UsageError, match=r"a\.csv exists: add --force"):
-        check_picture(picture, force=False)
+    with pytest.raises(UsageError, match=r"a\.csv exists: add --overwrite"):
+        check_picture(picture, overwrite=False)
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 

@@ -222,7 +222,7 @@ def test_a_page_is_written_once(tmp_path: Path, capsys: Capture) -> None:
     assert "wrote naive.html" in capsys.readouterr().err
     assert (tmp_path / "naive.html").read_text().startswith("<!DOCTYPE html>")
     assert main(["analyze", "naive", "--width", "20", "-o", "naive.html"]) == 2
-    assert "naive.html exists: add --force" in capsys.readouterr().err
+    assert "naive.html exists: add --overwrite" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

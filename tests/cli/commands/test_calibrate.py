@@ -61,4 +61,4 @@ def test_a_file_in_the_way_is_refused_before_the_work(found, capsys, monkeypatch
     assert main(["calibrate", "-o", "my.toml"]) == 2
     assert main(["calibrate", "-o", "new.toml", "--samples", "my.toml"]) == 2
     assert main(["calibrate", "-o", "new.txt"]) == 2
-    assert "--force" in capsys.readouterr().err
+    assert "--overwrite" in capsys.readouterr().err

@@ -155,7 +155,7 @@ def test_a_document_is_written_whole_and_over_nothing(capsys: Capture, tmp_path:
     assert json.loads((tmp_path / "found.json").read_text())["findings"]
 
     assert main(words) == 2
-    assert "--force" in capsys.readouterr().err
+    assert "--overwrite" in capsys.readouterr().err
 
 
 def test_a_file_that_is_named_otherwise_is_refused_before_the_work(capsys: Capture) -> None:

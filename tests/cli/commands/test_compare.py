@@ -112,7 +112,8 @@ def test_the_picture_comes_with_its_data(folder, capsys):
     assert (folder / "p.svg").read_text().startswith("<?xml")
     assert "global_load_sectors" in (folder / "p.csv").read_text()
     (folder / "q.png").write_text("mine")
-    assert main(["compare", "--plot", "q.png"]) == 2
+    assert main(["compare", "--plot", "q.png", "--force"]) == 2  # it means something else here
+    assert "q.png exists: add --overwrite" in capsys.readouterr().err
     assert (folder / "q.png").read_text() == "mine"
     assert main(["compare", "--plot", "p.txt"]) == 2
 

@@ -154,14 +154,14 @@ def test_init_neither_waits_for_special_files_nor_follows_links(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     os.mkfifo("memlab.schema.json")
-    assert main(["init", "saxpy.cu", "--force"]) == 2
+    assert main(["init", "saxpy.cu", "--overwrite"]) == 2
     assert "memlab.schema.json is no file" in capsys.readouterr().err
     Path("memlab.schema.json").unlink()
 
     for name in ("memlab.schema.json", "memlab.toml"):
         Path(name).symlink_to(folder.parent / "elsewhere")
         assert main(["init", "saxpy.cu"]) == 2
-        assert f"{name} exists: add --force" in capsys.readouterr().err
+        assert f"{name} exists: add --overwrite" in capsys.readouterr().err
         Path(name).unlink()
     assert not (folder.parent / "elsewhere").exists()
 
@@ -170,7 +170,7 @@ def test_what_exists_stays_unless_forced(folder: Path, capsys: pytest.CaptureFix
     Path("memlab.toml").write_text("mine")
     assert main(["init", "saxpy.cu"]) == 2
     assert "memlab.toml exists, and no table can be added" in (message := capsys.readouterr().err)
-    assert message.endswith("or add --force to overwrite it\n")
+    assert message.endswith("or add --overwrite to replace it\n")
     assert Path("memlab.toml").read_text() == "mine"
 
     assert main(["init", "saxpy.cu", "-o", "other.toml"]) == 0
@@ -178,7 +178,7 @@ def test_what_exists_stays_unless_forced(folder: Path, capsys: pytest.CaptureFix
     Path("other.toml").unlink()
     assert main(["init", "saxpy.cu", "-o", "other.toml"]) == 2
     assert not Path("other.toml").exists()
-    assert main(["init", "saxpy.cu", "--force"]) == 0
+    assert main(["init", "saxpy.cu", "--overwrite"]) == 0
     assert set(project.read_user_kernels()) == {"saxpy"}
     assert json.loads(Path("memlab.schema.json").read_text("utf-8")) == project.schema()
 
@@ -255,9 +255,9 @@ def test_what_no_table_can_follow_stays(folder: Path, capsys: pytest.CaptureFixt
     assert Path("memlab.toml").read_text() == text
     assert not Path("memlab.schema.json").exists()
     Path("memlab.toml").rename("real.toml")
-    Path("memlab.toml").symlink_to("real.toml")  # leads who knows where: only with --force
+    Path("memlab.toml").symlink_to("real.toml")  # leads who knows where: only with --overwrite
     assert main(["init", "saxpy.cu"]) == 2
-    assert "memlab.toml exists: add --force" in capsys.readouterr().err
+    assert "memlab.toml exists: add --overwrite" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("place", ["inside", "before"])

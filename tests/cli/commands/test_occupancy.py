@@ -124,8 +124,8 @@ def test_curves_go_to_a_picture_with_its_data(folder: Path, capsys: Capture) -> 
     assert main(["occupancy", "--output", "curves.svg", "tiled"]) == 2
     out, err = capsys.readouterr()
     assert "per SM" in out  # the report comes first
-    assert "curves.svg exists: add --force" in err
-    assert main(["occupancy", "--output", "curves.svg", "--force", "tiled", "--tile", "8"]) == 0
+    assert "curves.svg exists: add --overwrite" in err
+    assert main(["occupancy", "--output", "curves.svg", "--overwrite", "tiled", "--tile", "8"]) == 0
     assert "wrote curves.svg and curves.csv" in capsys.readouterr().err
 
 

@@ -71,7 +71,7 @@ def test_picture_and_data_are_written_together_or_not_at_all(found, capsys):
     assert main(["peaks", "--no-store", "-o", "p.png"]) == 2
     out, err = capsys.readouterr()
     assert "DRAM" in out  # what took minutes is printed first
-    assert "p.json exists: add --force" in err
+    assert "p.json exists: add --overwrite" in err
     assert not Path("p.png").exists()
     assert main(["peaks", "-o", "p.bmp"]) == 2
 

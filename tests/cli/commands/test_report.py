@@ -117,7 +117,7 @@ def test_python_has_the_same_page(stored: list[Run], folder: Path) -> None:
     [
         ("-o report.pdf", "a report is an HTML page, got report.pdf"),
         ("-o nowhere/report.html", "the folder nowhere does not exist"),
-        ("-o taken.html", "taken.html exists: add --force"),
+        ("-o taken.html", "taken.html exists: add --overwrite"),
         ("99", "has no run 99"),
         ("none.json", "cannot read none.json"),
         ("--kernel nope", "no such runs in"),

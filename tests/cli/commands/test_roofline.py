@@ -74,8 +74,8 @@ def test_recorded_runs_are_drawn_instead_of_the_ladder(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message", "code"),
     [
-        ("-o there.png", "there.png exists: add --force", 2),
-        ("-o data.png", "data.csv exists: add --force", 2),
+        ("-o there.png", "there.png exists: add --overwrite", 2),
+        ("-o data.png", "data.csv exists: add --overwrite", 2),
         ("-o picture.gif", "use .png, .svg or .pdf", 2),
         ("-o picture", "format of picture from its extension: use .png, .svg or .pdf", 2),
         ("-o -", "format of - from its extension: use .png, .svg or .pdf", 2),

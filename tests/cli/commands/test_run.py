@@ -218,7 +218,7 @@ def test_csv_is_a_header_and_a_row(
         ("--json -o run.csv", "--json was given, and run.csv is named as CSV"),
         ("-o run.png", "cannot tell the format of run.png"),
         ("-o nowhere/run.json", "the folder nowhere does not exist"),
-        ("-o there.json", "there.json exists: add --force"),
+        ("-o there.json", "there.json exists: add --overwrite"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(

@@ -199,11 +199,11 @@ def test_export_writes_a_file_whole_and_only_over_another_when_asked(store, tmp_
         ("tiled", 0.00225),
         ("tiled-dynamic", 0.00225),
     ]
-    assert "--force" in refused("export", "-o", str(path))
-    assert "choose" in refused("export", "-o", str(path), "--json", "--force")
+    assert "--overwrite" in refused("export", "-o", str(path))
+    assert "choose" in refused("export", "-o", str(path), "--json", "--overwrite")
     path = tmp_path / "runs.json"
     path.write_text("older")
-    memlab_runs("export", "-o", str(path), "--force")
+    memlab_runs("export", "-o", str(path), "--overwrite")
     assert json.loads(path.read_text()) == [run_document(run) for run in store.runs()]
 
 

@@ -168,7 +168,8 @@ def test_the_report_is_printed_before_a_picture_is_refused(
     assert main([*words, "--plot", "walk.svg"]) == 2
     out, err = capsys.readouterr()
     assert out == report
-    assert f"{name} exists: add --force to overwrite it, or choose another file with --plot" in err
+    assert f"{name} exists: add --overwrite to replace it, or choose another file" in err
+    assert "with --plot" in err
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "mine\n")]
     assert main([*words, "--plot", "walk.svg", "--overwrite"]) == 0
     assert (tmp_path / name).read_text() != "mine\n"
