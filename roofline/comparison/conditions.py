@@ -11,7 +11,8 @@ unit (`registers_per_thread>+8`). A limit without a sign is B's own value (`loca
 relative change for all others, which have no percentage (`global_load_sectors>0%`).
 
 A change holds only if it is certain: the 95% interval of a measured time, or of a counter that was
-estimated from sampled blocks, must lie beyond the limit.
+estimated from sampled blocks, must lie beyond the limit. A modelled time whose change exceeds the
+limit by less than the model's error cannot be judged: more samples would not decide it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from memlab.roofline.comparison.figures import (
     relative_error,
 )
 from memlab.roofline.comparison.records import Comparison, ConditionResult
+from memlab.roofline.comparison.times import model_error_text
 from memlab.roofline.comparison.wording import change_text, run_title, value_text
 
 if TYPE_CHECKING:
@@ -219,6 +221,8 @@ def _judge_value(condition: Condition, run: Run, place: int | None) -> Condition
         return _result(condition, run, place, "not judged", f"{condition.name} is not known")
     held = _OPERATORS[condition.operator](value, condition.limit)
     text = f"{condition.name} is {value_text(value, UNITS.get(condition.name, ''))}"
+    if condition.name in TIME_FIGURES and run.measurement.time.provenance != "measured":
+        text += ", modelled"
     return _result(condition, run, place, "held" if held else "passed", text)
 
 
@@ -244,16 +248,29 @@ def _judge_pair(
         reason = f"{text}; the error of this change is not known"
         return _result(condition, pair.b, place, "not judged", reason)
     low, high = interval
+    modelled = name in TIME_FIGURES and pair.time.provenance != "measured"
+    if low != high and math.isfinite(high) and condition.kind == "relative":
+        allowed = f"95%: {100 * low:+.2g}% to {100 * high:+.2g}%"
+        text += f" ({model_error_text(interval) if modelled else allowed})"
+    change = relative_change(a, b)
+    middle = low if change is None else change
     if condition.kind == "difference":
         # Relative to zero there is no interval, but then the difference is B itself.
         low, high = (low * a, high * a) if a else (b, b)
-        low, high = min(low, high), max(low, high)
-    compare = _OPERATORS[condition.operator]
-    # The end of the interval that is nearest to holding last.
-    held = compare(high if condition.operator.startswith("<") else low, condition.limit)
-    if low != high and math.isfinite(high) and condition.kind == "relative":
-        text += f" (95%: {100 * low:+.2g}% to {100 * high:+.2g}%)"
-    return _result(condition, pair.b, place, "held" if held else "passed", text)
+        low, high, middle = min(low, high), max(low, high), b - a
+    if _holds(condition, low, high):
+        return _result(condition, pair.b, place, "held", text)
+    if modelled and _holds(condition, middle, middle):
+        reason = f"{text}; not certain: gate on counters, or measure on a GPU"
+        return _result(condition, pair.b, place, "not judged", reason)
+    return _result(condition, pair.b, place, "passed", text)
+
+
+def _holds(condition: Condition, low: float, high: float) -> bool:
+    """Whether a condition holds for all values from one to another."""
+    compare, limit = _OPERATORS[condition.operator], condition.limit
+    between = condition.operator == "!=" and low < limit < high
+    return compare(low, limit) and compare(high, limit) and not between
 
 
 def _change_interval(
@@ -263,7 +280,7 @@ def _change_interval(
     relative = relative_change(a, b)
     if relative is None:
         relative = math.inf if b > 0 else -math.inf
-    if name in TIME_FIGURES and pair.time.provenance == "measured":
+    if name in TIME_FIGURES:
         if pair.time.low is None or pair.time.high is None:
             return None
         if name == "median_s":

@@ -104,13 +104,14 @@ class TimeChange:
         a_s: The time of A, seconds.
         b_s: The time of B, seconds.
         relative: b_s / a_s - 1.
-        low: Lower end of the 95% confidence interval of `relative`; None where there is none:
-            modelled times have no noise, and fewer than six samples say too little.
+        low: Lower end of the interval of `relative`: of 95% confidence for measured times, else
+            what the model's error allows (`Time.interval_low_s`). None where it is not known, such
+            as of fewer than six samples.
         high: Its upper end.
         samples: The number of samples of A and B; 0 for modelled times.
         correlation: The factors by which correlated samples widened the variances of A and B.
         call: What it means: beyond the threshold or not; `undecided` where the interval
-            contains a limit.
+            contains a limit. A modelled change within the threshold is `no difference`.
         text: The same in one sentence.
     """
 

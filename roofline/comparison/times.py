@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
-from memlab.device.model_errors import COVERED_SHARE
 from memlab.roofline.comparison.medians import (
     LEAST_SAMPLES,
     NORMAL_QUANTILE,
@@ -37,8 +36,9 @@ def compare_times(first: Time, second: Time, threshold: float) -> TimeChange:
         threshold: The relative difference up to which times count as equal.
 
     Returns:
-        The comparison. Measured times are called faster or slower where the 95% interval of the
-        relative change lies beyond the threshold; modelled times where the change itself does.
+        The comparison. Times are called faster or slower where the interval of the relative change
+        lies beyond the threshold: the 95% interval of measured times, or what the model's error
+        allows. A modelled change within the threshold is none, since a model has no noise.
     """
     relative = second.median_s / first.median_s - 1
     if abs(relative) < SAME_SHARE:
@@ -49,10 +49,12 @@ def compare_times(first: Time, second: Time, threshold: float) -> TimeChange:
     )
     estimates = _estimate(first), _estimate(second)
     interval = None
-    if provenance == "measured" and estimates[0] and estimates[1]:
+    if provenance != "measured":
+        interval = _model_interval(first, second) if relative else (0.0, 0.0)
+    elif estimates[0] and estimates[1]:
         interval = change_interval(estimates[0], estimates[1])
     low, high = interval or (None, None)
-    call = _call(relative, low, high, threshold, certain=provenance != "measured")
+    call = _call(relative, interval, threshold, exact=provenance == "modelled")
     return TimeChange(
         provenance,
         first.median_s,
@@ -83,13 +85,29 @@ def _estimate(time: Time) -> LogMedian | None:
     return LogMedian(math.log(time.median_s), deviation**2)
 
 
+def _model_interval(first: Time, second: Time) -> tuple[float, float] | None:
+    """Give the relative changes that the model's error allows; None where it is not known."""
+    ends = []
+    for time in (first, second):
+        low, high = time.interval_low_s, time.interval_high_s
+        if estimate := _estimate(time):
+            half = NORMAL_QUANTILE * math.sqrt(estimate.variance)
+            low, high = math.exp(estimate.value - half), math.exp(estimate.value + half)
+        if not low or not high:
+            return None
+        ends.append((low, high))
+    (a_low, a_high), (b_low, b_high) = ends
+    return b_low / a_high - 1, b_high / a_low - 1
+
+
 def _call(
-    relative: float, low: float | None, high: float | None, threshold: float, *, certain: bool
+    relative: float, interval: tuple[float, float] | None, threshold: float, *, exact: bool
 ) -> TimeCall:
-    if low is None or high is None:
-        if not certain:
-            return "undecided"
-        low = high = relative
+    if exact and abs(relative) <= threshold:
+        return "no difference"
+    if interval is None:
+        return "undecided"
+    low, high = interval
     if high < -threshold:
         return "faster"
     if low > threshold:
@@ -108,13 +126,18 @@ def _text(
 ) -> str:
     times = f"{si_text(first.median_s, 's')} -> {si_text(second.median_s, 's')}"
     change = change_text(relative) if relative else "equal"
-    if provenance == "mixed":
-        return (
-            f"{first.provenance} {si_text(first.median_s, 's')}, "
-            f"{second.provenance} {si_text(second.median_s, 's')}: {change}"
-        )
-    if provenance == "modelled":
-        return f"modelled: {times}, {change}{_model_error_text(first, second, relative)}"
+    if provenance != "measured":
+        if provenance == "mixed":
+            times = (
+                f"{first.provenance} {si_text(first.median_s, 's')} -> "
+                f"{second.provenance} {si_text(second.median_s, 's')}"
+            )
+        else:
+            times = f"modelled: {times}"
+        if not relative:
+            return f"{times}, {change}"
+        allowed = "of unknown error" if interval is None else model_error_text(interval)
+        return f"{times}, {change} ({allowed}): {call}"
     if interval is None:
         return (
             f"measured: {times}, {change}; fewer than {LEAST_SAMPLES} samples, so nothing is known "
@@ -131,17 +154,7 @@ def _text(
     return f"measured: {times}, {change} (95%: {low} to {high}): {meaning}"
 
 
-def _model_error_text(first: Time, second: Time, relative: float) -> str:
-    """Say whether a change exceeds the model's error, so whether to trust it."""
-    ends = [
-        end
-        for time in (first, second)
-        for end in (time.interval_low_s, time.interval_high_s)
-        if end is not None
-    ]
-    if len(ends) != 4 or not relative:
-        return ""
-    first_low, first_high, second_low, second_high = ends
-    if second_high < first_low or second_low > first_high:
-        return f", beyond the model's error ({COVERED_SHARE:.0%} of launches)"
-    return ", within the model's error on hardware"
+def model_error_text(interval: tuple[float, float]) -> str:
+    """Write the relative changes that the model's error allows."""
+    low, high = (f"{100 * end:+.2g}%" for end in interval)
+    return f"the model's error allows {low} to {high}"

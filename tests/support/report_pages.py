@@ -19,7 +19,7 @@ from memlab.roofline.sweep.space import Axis, Space
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memlab.device.measurement import Measurement
+    from memlab.device.measurement import Measurement, Time
     from memlab.roofline.run import Run
 
 HOSTILE = (
@@ -148,9 +148,20 @@ def sweep_page(texts: Sequence[str] = ("float", "double")) -> str:
     return report_document(reported, roofs, "A sweep", "2026-01-02", (), [swept])
 
 
+def _with_interval(run: Run) -> Time:
+    """The time of a run, known to 5%."""
+    time = run.measurement.time
+    ends = {"interval_low_s": 0.95 * time.median_s, "interval_high_s": 1.05 * time.median_s}
+    return replace(time, **ends)
+
+
 def comparison_page() -> str:
     """The page of tiled 8 and tiled 32, compared."""
     a, b = run("tiled8", "modelled"), detailed_run("tiled32")
+    a, b = (
+        replace(each, measurement=replace(each.measurement, time=_with_interval(each)))
+        for each in (a, b)
+    )
     a, b = replace(a, measurement=with_lines(a.measurement)), replace(b, advice=("New advice.",))
     compared = Comparison((compare_runs(a, b, threshold=0.01, force=True),))
     roofs = [DeviceRoofs(a.measurement.device, CEILINGS)]

@@ -55,16 +55,20 @@ def test_the_last_two_by_default_and_files_compare_alike(folder, capsys):
 
 
 def test_a_gate_prints_a_line_each_and_exits_with_1(folder, capsys):
-    gate = ["--fail-if", "time>+3%", "--fail-if", "occupancy<100%", "--fail-if", "spill_loads>0"]
+    gate = []
+    for condition in ("requested_load_bytes>0%", "occupancy<90%", "spill_loads>0"):
+        gate += ["--fail-if", condition]
     code = main(
         ["compare", "after", "before", *gate, "--junit", "j.xml", "--sarif", "s.sarif", "-q"]
     )
     lines = capsys.readouterr().err.splitlines()
     assert code == 1
     assert len(lines) == 1
-    assert lines[0].startswith("memlab: time>+3% holds: tiled width 64, tile 8 on h200: median_s")
+    assert lines[0].startswith(
+        "memlab: requested_load_bytes>0% holds: tiled width 64, tile 8 on h200: requested_load"
+    )
     assert ElementTree.parse(folder / "j.xml").getroot()[0].attrib["failures"] == "1"
-    assert len(json.loads((folder / "s.sarif").read_text())["runs"][0]["results"]) == 1
+    assert len(json.loads((folder / "s.sarif").read_text())["runs"][0]["results"]) == 2  # M and N
     assert main(["compare", "before", "after", *gate]) == 0
 
 

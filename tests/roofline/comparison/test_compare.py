@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import example_runs
 import pytest
-from compared_runs import GPU, OTHER, changed, counted, measured, with_time
+from compared_runs import GPU, OTHER, changed, counted, measured, modelled, with_time
 
 from memlab.device.measurement import (
     Code,
     Counters,
     LineCounters,
-    Time,
     Verification,
 )
 from memlab.roofline.comparison.compare import compare_runs, match_runs
@@ -55,6 +54,13 @@ def test_the_same_machine_code_is_no_regression_however_long_it_took():
     assert compare_runs(a, measured(1.3e-3, code=Code())).code.machine_code == "unknown"
 
 
+def modelled_alike(run):
+    """The run with its time as a modelled one that is at most 5% wrong."""
+    median_s = run.measurement.time.median_s
+    ends = {"interval_low_s": 0.95 * median_s, "interval_high_s": 1.05 * median_s}
+    return with_time(run, provenance="modelled", durations_s=(), **ends)
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -63,7 +69,7 @@ def test_the_same_machine_code_is_no_regression_however_long_it_took():
         (lambda run: changed(run, device=replace(GPU, uuid="GPU-2")), "GPU-1 and GPU-2"),
         (lambda run: changed(run, device=replace(GPU, name="NVIDIA A100")), "NVIDIA A100"),
         (lambda run: changed(run, device=replace(GPU, driver="590")), "580 and 590"),
-        (lambda run: with_time(run, provenance="modelled"), "B's is modelled"),
+        (modelled_alike, "B's is modelled"),
         (lambda run: changed(run, compulsory_bytes=7), "sizes of the work differ"),
     ],
 )
@@ -87,18 +93,38 @@ def test_a_wrong_output_comes_first_even_if_forced():
     assert pair.obstacles[0] == pair.verdict
 
 
-def test_modelled_times_are_reported_with_the_error_of_the_model():
-    def modelled(median_s):
-        time = Time(
-            median_s, "modelled", interval_low_s=0.9 * median_s, interval_high_s=1.2 * median_s
-        )
-        return measured(1e-3, time=time, code=Code("t.cu", "s", f"m{median_s}"))
+@pytest.mark.parametrize(
+    ("b_s", "call", "judgement"),
+    [
+        (1e-3, "no difference", "same"),
+        (1.005e-3, "no difference", "within error"),
+        (0.95e-3, "undecided", "within error"),
+        (1.3e-3, "undecided", "within error"),
+        (1.4e-3, "slower", "worse"),  # 0.9 * 1.4 > 1.2
+        (0.7e-3, "faster", "better"),  # 1.2 * 0.7 < 0.9
+    ],
+)
+def test_modelled_times_are_called_beyond_the_error_of_the_model(b_s, call, judgement):
+    pair = compare_runs(modelled(1e-3), changed(modelled(b_s), code=OTHER))
+    assert pair.call == call
+    assert pair.figure("median_s").judgement == judgement
+    if b_s != 1e-3:
+        assert pair.time.low == pytest.approx(b_s * 0.9 / 1.2e-3 - 1)
+        assert pair.time.high == pytest.approx(b_s * 1.2 / 0.9e-3 - 1)
 
-    near, far = (compare_runs(modelled(1e-3), modelled(b_s)) for b_s in (0.95e-3, 0.5e-3))
-    assert near.time.low is None
-    assert near.verdict.startswith("modelled: 1.00 ms -> 950 µs, -5%")
-    assert "within the model's error" in near.verdict
-    assert "beyond the model's error" in far.verdict
+
+def test_a_modelled_time_of_unknown_error_decides_nothing():
+    pair = compare_runs(modelled(1e-3), modelled(0.5e-3, interval_low_s=None))
+    assert pair.call == "undecided"
+    assert pair.verdict == "modelled: 1.00 ms -> 500 µs, -50% (of unknown error): undecided"
+
+
+def test_a_measured_time_beside_a_modelled_one_takes_the_errors_of_both():
+    for b_s, call in ((1.07e-3, "undecided"), (1.12e-3, "slower")):
+        a = modelled(1e-3, interval_low_s=0.95e-3, interval_high_s=1.05e-3)
+        pair = compare_runs(a, measured(b_s, 0.05, code=OTHER), force=True)
+        assert pair.call == call
+        assert pair.verdict.startswith("modelled 1.00 ms -> measured 1.")
 
 
 def test_exact_counters_have_no_noise_and_estimates_their_error():

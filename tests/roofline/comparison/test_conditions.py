@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from compared_runs import OTHER, counted, measured, with_time
+from compared_runs import OTHER, counted, measured, modelled, with_time
 
 from memlab.errors import UsageError
 from memlab.roofline.comparison.compare import compare_runs
@@ -92,6 +92,37 @@ def test_the_interval_of_a_measured_time_must_exceed_the_limit():
     assert status(a, far, "time>+120%", "flop_per_s<-60%") == ["passed"] * 2
     few = measured(2e-3, count=4, code=OTHER)
     assert status(a, few, "time>+3%") == ["not judged"]
+
+
+def test_a_modelled_time_within_the_error_of_the_model_cannot_be_judged():
+    a, near, far = modelled(1e-3), modelled(1.3e-3), modelled(2e-3)
+    assert status(a, near, "time>+3%", "time>+0.0002") == ["not judged"] * 2
+    assert status(a, near, "time>+30.1%", "time>0.001", "time!=+40%") == [
+        "passed",
+        "held",
+        "not judged",
+    ]
+    assert status(a, far, "time>+3%", "time>+45%", "time>+0.0004") == ["held", "held", "held"]
+    assert status(a, far, "time>+55%", "flop_per_s<-30%", "flop_per_s<-40%") == [
+        "not judged",
+        "held",
+        "not judged",
+    ]
+    assert status(a, replace(a), "time>+0%", "time!=0%") == ["passed", "passed"]
+    (result,) = judge_comparison(
+        Comparison((compare_runs(a, near),)), [parse_condition("time>+3%")]
+    )
+    assert "+30% (the model's error allows -2.5% to +73%)" in result.text
+    assert "gate on counters" in result.text
+
+
+def test_different_means_certainly_different():
+    a, near, far = (
+        measured(1e-3),
+        *(measured(b, 0.05, seed=5, code=OTHER) for b in (1.001e-3, 2e-3)),
+    )
+    assert status(a, near, "time!=0%", "time==0%") == ["passed", "passed"]
+    assert status(a, far, "time!=0%", "time!=+500%") == ["held", "held"]
 
 
 def test_a_time_without_a_code_change_is_no_regression():
