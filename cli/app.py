@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from memlab.cli.completion import join_words_of_bash
 from memlab.cli.parsing import Command, use_command_classes
-from memlab.cli.terminal_text import use_stand_ins
+from memlab.cli.terminal_text import echo, use_stand_ins
 from memlab.errors import MemlabError, MemlabWarning, UsageError, suggest_nearest
 from memlab.roofline.store import kept
 from memlab.text import printable
@@ -138,7 +138,7 @@ def memlab(
 ) -> None:
     """Show how well a CUDA kernel uses memory, and how close that brings it to the GPU's limits."""
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        echo(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -223,7 +223,7 @@ def _print_error(message: str, exit_code: int, log: str = "") -> int:
 
 def _print_message(message: str) -> None:
     with suppress(OSError):  # without stderr, the exit code alone tells it
-        typer.echo(f"memlab: {message}", err=True)
+        echo(f"memlab: {message}", err=True)
 
 
 def _with_help_hint(error: typer.TyperException) -> str:

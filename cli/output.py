@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from memlab.cli.terminal_text import echo
 from memlab.errors import Incomplete, MemlabWarning, UsageError
 from memlab.roofline.store import kept
 from memlab.text import printable
@@ -77,7 +78,7 @@ def chosen_format(
 def print_message(message: str) -> None:
     """Print a message on stderr, on one line; control characters are escaped."""
     with suppress(OSError):  # a closed stderr does not fail the command
-        typer.echo(f"memlab: {printable(message)}", err=True)
+        echo(f"memlab: {printable(message)}", err=True)
 
 
 @contextmanager

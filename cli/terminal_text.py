@@ -46,6 +46,14 @@ def use_stand_ins() -> None:
             stream.reconfigure(errors=_HANDLER)
 
 
+def echo(text: str, *, end: str = "\n", err: bool = False) -> None:
+    """Write text for readers to stdout or stderr, with stand-ins.
+
+    `typer.echo` writes UTF-8 where the encoding is ASCII, which suits documents alone.
+    """
+    print(text, end=end, file=sys.stderr if err else sys.stdout, flush=True)
+
+
 def _stand_in(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error

@@ -9,6 +9,7 @@ import memlab
 from memlab.cli import options
 from memlab.cli.output import check_output, deliver, print_json, print_message
 from memlab.cli.progress import progress_bar
+from memlab.cli.terminal_text import echo
 from memlab.errors import UsageError
 
 EXIT_PART_FAILED = 1
@@ -50,7 +51,7 @@ def calibrate(
     if as_json:
         print_json(calibration_document(calibration))
     else:
-        typer.echo(
+        echo(
             f"{calibration.properties.name}: {len(calibration.measured)} figures measured in "
             f"{calibration.duration_s:.0f} s; use them with --device {output}"
         )

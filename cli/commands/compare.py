@@ -11,6 +11,7 @@ from memlab.cli.completion import complete_run
 from memlab.cli.kernel_commands import EXIT_FINDING
 from memlab.cli.output import check_output, deliver, json_text, print_message
 from memlab.cli.picture import check_picture, write_picture
+from memlab.cli.terminal_text import echo
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -158,4 +159,7 @@ def show_comparison(
         text = memlab.report_page(compared, store=store).html
     else:
         text = comparison_markdown(compared)
+        if output is None:
+            echo(text, end="")
+            return
     deliver(text, output, overwrite, quiet)

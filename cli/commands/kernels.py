@@ -3,11 +3,10 @@
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-import typer
-
 import memlab
 from memlab.cli import options
 from memlab.cli.output import print_json
+from memlab.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from memlab.kernels.kernel import Kernel
@@ -32,7 +31,7 @@ def kernels(as_json: options.JsonOption = False) -> None:
 
     from memlab.roofline.reports.kernels import kernels_text
 
-    typer.echo(kernels_text(listed.catalog, listed.user, get_terminal_size().columns))
+    echo(kernels_text(listed.catalog, listed.user, get_terminal_size().columns))
 
 
 def _document(kernel: "Kernel") -> dict[str, object]:

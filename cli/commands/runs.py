@@ -27,6 +27,7 @@ from memlab.cli.run_filters import (
     SinceFilter,
     conditions_text,
 )
+from memlab.cli.terminal_text import echo
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -111,9 +112,9 @@ def _print_table(runs: Sequence[Run]) -> None:
     screen = table_console()
     screen.print(runs_table(runs, screen.width))
     if any(run.measurement.time.provenance != "measured" for run in runs):
-        typer.echo("~ modelled, not measured", err=True)
+        echo("~ modelled, not measured", err=True)
     if any(run.placement.fraction_of_ceiling > 1 for run in runs):
-        typer.echo("! invalid: above a physical limit", err=True)
+        echo("! invalid: above a physical limit", err=True)
 
 
 @runs_app.command()

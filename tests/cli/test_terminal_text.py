@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
@@ -44,6 +45,20 @@ def test_reports_keep_their_columns_and_units() -> None:
     assert [len(line) for line in wide] == [len(line) for line in narrow]
     assert " us)" in " ".join(narrow)
     assert "?" not in " ".join(narrow)
+
+
+def test_markdown_and_messages_have_stand_ins(tmp_path: Path) -> None:
+    environment = ASCII | {"MEMLAB_STORE": str(tmp_path / "runs.sqlite3")}
+    for tile in (8, 16):
+        run(f"run tiled --width 64 --tile {tile}", environment)
+
+    done = run("compare --markdown --fail-if time<+0%", environment)
+
+    assert done.returncode == 1
+    assert done.stdout.isascii()
+    assert b" us -> " in done.stdout
+    assert b"- ~  <code>time" in done.stdout
+    assert b" us -> " in done.stderr
 
 
 def test_an_error_is_legible_too() -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from memlab.cli.terminal_text import echo
 from memlab.errors import UsageError, suggest_nearest
 
 SCHEMA_TOPIC = "schema"
@@ -69,11 +70,11 @@ def _list_topics(texts: dict[str, str]) -> None:
     titles = {name: text.partition("\n")[0].removeprefix("# ") for name, text in texts.items()}
     titles[SCHEMA_TOPIC] = "JSON Schema of the document of a run"
     width = max(map(len, titles))
-    typer.echo("Topics, for 'memlab help TOPIC':")
+    echo("Topics, for 'memlab help TOPIC':")
     for name, title in titles.items():
-        typer.echo(f"  {name:<{width}}  {title}")
-    typer.echo("'memlab help COMMAND' is 'memlab COMMAND --help'.")
-    typer.echo("'memlab explain' explains terms, 'memlab lesson' teaches.")
+        echo(f"  {name:<{width}}  {title}")
+    echo("'memlab help COMMAND' is 'memlab COMMAND --help'.")
+    echo("'memlab explain' explains terms, 'memlab lesson' teaches.")
 
 
 def _print_markdown(text: str) -> None:
