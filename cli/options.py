@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,17 @@ def inherit_options(context: typer.Context) -> None:
     """Pass options before a sub-command on to it: `memlab runs --store FILE delete 3`."""
     chosen = {name: value for name, value in context.params.items() if value}
     context.default_map = {context.invoked_subcommand or "": chosen}
+
+
+def named_text(option: str, example: str) -> Callable[[str], str]:
+    """Make a parser of a text that is not empty, as a shell's variable without a value would be."""
+
+    def parse(text: str) -> str:
+        if not text.strip():
+            raise UsageError(f"{option} is empty: use {option} {example}, or leave it out")
+        return text
+
+    return parse
 
 
 def complete_device(incomplete: str) -> list[str]:

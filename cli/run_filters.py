@@ -77,6 +77,6 @@ def conditions_text(**conditions: Any) -> str:
     """Write the conditions that were given as on the command line: `--kernel naive --last 3`."""
     words = []
     for name, value in conditions.items():
-        for each in value if isinstance(value, list) else [value] if value else []:
+        for each in value if isinstance(value, list) else [] if value is None else [value]:
             words += [f"--{name}", str(each)]
     return shlex.join(words)

@@ -65,11 +65,23 @@ def run_kernel(
     store: options.StoreOption = None,
     no_store: Annotated[bool, typer.Option("--no-store", help="Do not store this run.")] = False,
     label: Annotated[
-        str, typer.Option("--label", metavar="NAME", help="A name for this run, such as before.")
-    ] = "",
+        str | None,
+        typer.Option(
+            "--label",
+            parser=options.named_text("--label", "before"),
+            metavar="NAME",
+            help="A name for this run, such as before.",
+        ),
+    ] = None,
     note: Annotated[
-        str, typer.Option("--note", metavar="TEXT", help="A remark to keep with this run.")
-    ] = "",
+        str | None,
+        typer.Option(
+            "--note",
+            parser=options.named_text("--note", "'a remark'"),
+            metavar="TEXT",
+            help="A remark to keep with this run.",
+        ),
+    ] = None,
     seed: options.SeedOption = 0,
     samples: Annotated[
         int | None,
@@ -115,8 +127,8 @@ def run_kernel(
                 counters=counters,
                 cublas=cublas,
                 keep=not no_store,
-                label=label,
-                note=note,
+                label=label or "",
+                note=note or "",
                 store=store,
                 samples=samples,
                 timeout_s=timeout,

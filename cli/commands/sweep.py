@@ -61,7 +61,13 @@ DevicesOption = Annotated[
     ),
 ]
 NameOption = Annotated[
-    str, typer.Option("--name", metavar="NAME", help="The sweep's name. [default: sweep-1 ...]")
+    str | None,
+    typer.Option(
+        "--name",
+        parser=options.named_text("--name", "tiles"),
+        metavar="NAME",
+        help="The sweep's name. [default: sweep-1 ...]",
+    ),
 ]
 ResumeOption = Annotated[
     bool, typer.Option("--resume", help="Continue a sweep that was interrupted.")
@@ -133,7 +139,7 @@ def sweep_kernels(
     no_store: Annotated[
         bool, typer.Option("--no-store", help="Neither store runs nor use stored ones.")
     ] = False,
-    name: NameOption = "",
+    name: NameOption = None,
     resume: ResumeOption = False,
     again: Annotated[
         bool, typer.Option("--again", help="Run points again that the store has.")
@@ -158,7 +164,7 @@ def sweep_kernels(
         "strategy": strategy,
         "budget": budget,
         "keep": not no_store,
-        "name": name,
+        "name": name or "",
         "resume": resume,
         "again": again,
         "store": store,
@@ -175,7 +181,7 @@ def sweep_kernels(
 def sweep(
     context: typer.Context,
     resume: ResumeOption = False,
-    name: NameOption = "",
+    name: NameOption = None,
     as_json: options.JsonOption = False,
     as_csv: options.CsvOption = False,
     output: SweepOutputOption = None,
@@ -201,7 +207,7 @@ def sweep(
     how = {
         "keep": True,
         "resume": True,
-        "name": name,
+        "name": name or "",
         "store": store,
         "workers": workers,
         "scheduler": scheduler,
