@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.units import (
     column_number,
     elide_middle,
@@ -13,7 +14,7 @@ from memlab.roofline.units import (
 )
 
 if TYPE_CHECKING:
-    from memlab.roofline.comparison.records import Value
+    from memlab.roofline.comparison.records import FigureChange, Value
     from memlab.roofline.run import Run
 
 MAX_BYTES_IN_FULL = 1_000_000
@@ -38,6 +39,14 @@ def value_text(value: Value, unit: str) -> str:
     if unit:
         return si_text(value, unit)
     return f"{value:,}" if isinstance(value, int) else column_number(value)
+
+
+def figure_texts(change: FigureChange) -> tuple[str, str]:
+    """Write both sides of a figure; a bound by its name in reports."""
+    sides = change.a, change.b
+    if change.name == "bound":
+        return ceiling_label(str(sides[0])), ceiling_label(str(sides[1]))
+    return value_text(sides[0], change.unit), value_text(sides[1], change.unit)
 
 
 def change_text(relative: float | None) -> str:

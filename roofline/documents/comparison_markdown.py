@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memlab.roofline.comparison.wording import change_text, run_origin, run_title, value_text
+from memlab.roofline.comparison.wording import (
+    change_text,
+    figure_texts,
+    run_origin,
+    run_title,
+    value_text,
+)
 from memlab.roofline.units import elide_middle
 from memlab.text import printable
 
@@ -112,8 +118,7 @@ def _figure_row(change: FigureChange) -> tuple[str, ...]:
     symbol = {"better": " 🟢", "worse": " 🔴"}.get(judgement, "")
     return (
         f"`{change.name}`",
-        _safe(value_text(change.a, change.unit)),
-        _safe(value_text(change.b, change.unit)),
+        *map(_safe, figure_texts(change)),
         change_text(change.relative) + symbol,
     )
 

@@ -10,7 +10,13 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from memlab.roofline.comparison.lines import LINE_COUNTERS
-from memlab.roofline.comparison.wording import change_text, run_origin, run_title, value_text
+from memlab.roofline.comparison.wording import (
+    change_text,
+    figure_texts,
+    run_origin,
+    run_title,
+    value_text,
+)
 from memlab.roofline.reports.parts import (
     bare_table,
     facts_section,
@@ -149,7 +155,7 @@ def _shown(
 
 
 def _fact(change: FigureChange) -> tuple[str, RenderableType]:
-    a, b = (value_text(value, change.unit) for value in (change.a, change.b))
+    a, b = figure_texts(change)
     if change.judgement == "same":
         return change.label, Text(a)
     text = Text(f"{a} -> {b}")

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
+from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.reports.run import time_label
 from memlab.roofline.units import column_number, elide_middle, parameters_text, without_lists
 
@@ -127,8 +128,8 @@ def _cells(run: Run) -> dict[str, Cell]:
         "kernel": (_shortened(measurement.kernel), *_clauses(_shortened(parameters))),
         "device": (measurement.device.key,),
         "time": (time_label(measurement.time),),
-        "GFLOP/s": (column_number(placement.flop_per_s / 1e9),),
-        "bound": tuple(placement.bound.split()),
+        "GFLOP/s": (column_number(placement.flop_per_s / 1e9) if placement.flop_per_s else "-",),
+        "bound": tuple(ceiling_label(placement.bound).removesuffix(" / shared").split()),
         "roof": (f"{fraction:.0%}{'!' if fraction > 1 else ''}",),
         "ok": (VERDICTS[measurement.verification.status],),
     }

@@ -121,7 +121,7 @@ def _figures(run: Run, unit: str) -> list[str]:
     invalid = "!" if fraction > 1 else ""
     return [
         time_label(time),
-        column_number(rate / 1e9),
+        column_number(rate / 1e9) if rate else "-",
         column_number(dram / 1e9),
         f"{fraction:.0%}{invalid}",
         ceiling_label(run.placement.bound),

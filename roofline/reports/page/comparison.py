@@ -5,7 +5,12 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from memlab.roofline.comparison.wording import change_text, run_origin, run_title, value_text
+from memlab.roofline.comparison.wording import (
+    change_text,
+    figure_texts,
+    run_origin,
+    run_title,
+)
 from memlab.roofline.reports.page.markup import escape
 from memlab.roofline.units import si_text
 from memlab.text import plural
@@ -154,7 +159,7 @@ def _figures(figures: Iterable[FigureChange]) -> str:
 
 
 def _figure(change: FigureChange) -> str:
-    a, b = (escape(value_text(value, change.unit)) for value in (change.a, change.b))
+    a, b = map(escape, figure_texts(change))
     text = change_text(change.relative)
     if change.relative is None:
         text = "from none" if not change.a else "to none" if not change.b else ""

@@ -51,7 +51,7 @@ def test_the_list_fits_80_columns_and_tells_modelled_from_measured(store):
     words = {line.split()[0]: line.split() for line in lines if line[:2].strip().isdigit()}
     assert list(words) == ["1", "2", "3"]
     assert words["1"][1:3] == ["2026-07-14", "naive"]
-    assert {"h200", "~2.25", "7,640", "l1", "81%", "ok"} <= set(words["1"])
+    assert {"h200", "~2.25", "7,640", "L1", "81%", "ok"} <= set(words["1"])
     assert {"tiled-dynamic", "cuda:0", "2.25"} <= set(words["3"])
     assert "modelled" in result.stderr
     assert "invalid" not in result.stderr
@@ -73,6 +73,16 @@ def test_what_is_wrong_with_a_run_is_seen_in_the_list(store, make_run):
     result = memlab_runs()
     assert "107%! NO" in result.stdout
     assert "above a physical limit" in result.stderr
+
+
+def test_a_kernel_without_flop_has_no_rate_and_bounds_have_names(store, make_run):
+    run = make_run()
+    placement = replace(run.placement, flop_per_s=0.0, bound="int_alu")
+    store.add(replace(run, placement=placement))
+    last = memlab_runs("--last", "1").stdout
+    assert "-  INT" in last or "- INT ALU" in last
+    assert "int_alu" not in last
+    assert " 0 " not in last
 
 
 def test_sizes_that_differ_are_all_shown(store, make_run):
