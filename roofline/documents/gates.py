@@ -1,18 +1,20 @@
 """Judged gates for other tools: JUnit's XML for test reports, SARIF for code hosts.
 
 SARIF is OASIS's Static Analysis Results Interchange Format 2.1.0; GitHub shows its results at
-their lines. JUnit's XML follows the schema of Jenkins' xUnit plugin, which GitLab, Jenkins and
-GitHub's actions read.
+their lines, if these have a path from the root of the repository. JUnit's XML follows the schema of
+Jenkins' xUnit plugin, which GitLab, Jenkins and GitHub's actions read.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
+from memlab.kernels.catalog import CATALOG
 from memlab.roofline.comparison.lines import grown_lines, line_counter
 from memlab.roofline.comparison.wording import run_title
 from memlab.text import printable
@@ -29,6 +31,13 @@ MAX_LINES_PER_CONDITION = 10
 """The most source lines that one condition reports, those that grew most."""
 
 WRONG_OUTPUT = "verification"
+
+REPOSITORY, PACKAGES = "%SRCROOT%", "SITE_PACKAGES"
+BASES = {
+    REPOSITORY: "The root of the repository",
+    PACKAGES: "The folder that holds the package memlab, whose kernels are in no user's repository",
+}
+"""What the paths of results are relative to. The folders themselves differ between machines."""
 
 
 def junit_xml(comparison: Comparison) -> str:
@@ -74,7 +83,8 @@ def sarif_document(comparison: Comparison) -> dict[str, Any]:
     """Write the failed conditions as SARIF 2.1.0.
 
     A condition whose figure lines have (`global_load_sectors`) gives a result at each line of B
-    that grew; another one gives a result at the kernel's first line.
+    that grew; another one gives a result at the kernel's first line, and a launch of a baseline
+    that is gone or fails gives one at the first line of its file.
     """
     results = list(_results(comparison))
     rules = dict.fromkeys(result["ruleId"] for result in results)
@@ -89,7 +99,14 @@ def sarif_document(comparison: Comparison) -> dict[str, Any]:
         "$schema": SARIF_SCHEMA,
         "version": "2.1.0",
         "runs": [
-            {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+            {
+                "tool": {"driver": driver},
+                "originalUriBaseIds": {
+                    name: {"description": {"text": text}} for name, text in BASES.items()
+                },
+                "columnKind": "unicodeCodePoints",
+                "results": results,
+            }
         ],
     }
 
@@ -113,6 +130,10 @@ def _results(comparison: Comparison) -> Iterator[dict[str, Any]]:
     for place, pair in enumerate(comparison.pairs):
         failed = [each for each in comparison.conditions if each.failed and each.pair == place]
         yield from _condition_results(pair, failed)
+    launches = {run_title(run): run for run in comparison.only_a}
+    for each in comparison.conditions:
+        if each.failed and each.pair is None and each.subject in launches:
+            yield _result(launches[each.subject], each.name, _text(each), 1, each)
 
 
 def _condition_results(
@@ -150,7 +171,6 @@ def _result(
     run: Run, name: str, text: str, line: int, condition: ConditionResult | None = None
 ) -> dict[str, Any]:
     measurement = run.measurement
-    source = measurement.code.source_name or measurement.kernel
     not_judged = condition is not None and condition.status == "not judged"
     # The same finding at a line that moved has the same fingerprint.
     identity = "\n".join((name, run_title(run), _text_of(run, line)))
@@ -161,7 +181,7 @@ def _result(
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": _uri(source), "uriBaseId": "%SRCROOT%"},
+                    "artifactLocation": _artifact_location(run),
                     "region": {"startLine": line},
                 },
                 "logicalLocations": [{"name": printable(measurement.kernel), "kind": "function"}],
@@ -179,9 +199,27 @@ def _text_of(run: Run, line: int) -> str:
     return next((each.text for each in run.measurement.lines if each.line == line), "")
 
 
-def _uri(source: str) -> str:
-    """Give the path of a source relative to the current folder, as code hosts need it."""
-    path = Path(source)
-    if path.is_absolute() and path.is_relative_to(Path.cwd()):
-        path = path.relative_to(Path.cwd())
-    return quote(path.as_posix(), errors="replace")
+def _artifact_location(run: Run) -> dict[str, str]:
+    """Locate the source of a run.
+
+    SARIF 2.1.0, 3.4: a path without `.` and `..`, relative to a base, or an absolute URI without
+    one. Code hosts take relative paths from the root of the repository.
+    """
+    source = run.measurement.code.source_name or run.measurement.kernel
+    if run.measurement.kernel in CATALOG:
+        return {"uri": _quoted(f"memlab/kernels/{source}"), "uriBaseId": PACKAGES}
+    path = Path(os.path.abspath(source))  # noqa: PTH100 - a link counts by its own name
+    root = _repository_root()
+    if path.is_relative_to(root):
+        return {"uri": _quoted(path.relative_to(root).as_posix()), "uriBaseId": REPOSITORY}
+    return {"uri": f"file://{_quoted(path.as_posix())}"}
+
+
+def _repository_root() -> Path:
+    """The folder of the repository around the current folder; this folder where there is none."""
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+
+
+def _quoted(path: str) -> str:
+    return quote(path, errors="replace")

@@ -131,8 +131,11 @@ def test_a_launch_that_is_gone_or_broken_fails_and_the_others_run(folder, capsys
     assert "\n" not in check.comparison.conditions[0].text
     (folder / "src" / "saxpy.cu").unlink()
     (folder / "memlab.toml").unlink()
-    assert main(["baseline", "check", "b.json"]) == 1
+    assert main(["baseline", "check", "b.json", "--sarif", "s.sarif"]) == 1
     assert "removed: cannot read src/saxpy.cu" in capsys.readouterr().err
+    (result,) = json.loads((folder / "s.sarif").read_text())["runs"][0]["results"]
+    place = result["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert place == {"uri": "src/saxpy.cu", "uriBaseId": "%SRCROOT%"}
     assert main(["baseline", "save", "b.json", "--overwrite"]) == 0
     assert [launch["kernel"] for launch in launches(folder / "b.json")] == ["tiled"]
 

@@ -22,6 +22,10 @@ from memlab.roofline.reports.parts import rendered_text
 
 HOSTILE = "a|b</summary><script>\x1b[31m`@me` [x](http://e.vil) www.e.vil\n# \x00<&>\"'"
 
+RELATIVE = r"^(?!/)(?!.*(^|/)\.\.?(/|$))(?![^/]*:)[!-~]+$"
+"""A relative reference of RFC 3986 without `.` and `..`."""
+ABSOLUTE = r"^file:///(?!.*/\.\.?(/|$))[!-~]+$"
+
 SARIF = {
     "type": "object",
     "required": ["version", "runs"],
@@ -67,9 +71,20 @@ SARIF = {
                                                 "required": ["artifactLocation", "region"],
                                                 "properties": {
                                                     "artifactLocation": {
-                                                        "properties": {
-                                                            "uri": {"pattern": r"^[!-~]+$"}
-                                                        }
+                                                        "oneOf": [
+                                                            {
+                                                                "required": ["uriBaseId"],
+                                                                "properties": {
+                                                                    "uri": {"pattern": RELATIVE}
+                                                                },
+                                                            },
+                                                            {
+                                                                "maxProperties": 1,
+                                                                "properties": {
+                                                                    "uri": {"pattern": ABSOLUTE}
+                                                                },
+                                                            },
+                                                        ]
                                                     },
                                                     "region": {
                                                         "properties": {
@@ -147,6 +162,40 @@ def test_a_line_that_grew_is_a_result_at_its_place():
     assert place["artifactLocation"]["uri"] == "src/my%20kernel.cu"
     assert place["region"]["startLine"] == 12
     assert "global sectors of this line: 100 -> 200" in results[0]["message"]["text"]
+
+
+@pytest.mark.parametrize(
+    ("source", "uri"),
+    [
+        ("a.cu", "kernels/a.cu"),
+        ("../src/./b c.cu", "src/b%20c.cu"),
+        ("{root}/a:b.cu", "a%3Ab.cu"),
+        ("../../a.cu", None),
+        ("/elsewhere/a.cu", "file:///elsewhere/a.cu"),
+    ],
+)
+def test_results_name_files_from_the_root_of_the_repository(source, uri, tmp_path, monkeypatch):
+    (tmp_path / "repo/kernels").mkdir(parents=True)
+    (tmp_path / "repo/.git").mkdir()
+    monkeypatch.chdir(tmp_path / "repo/kernels")
+    code = Code(source.format(root=tmp_path / "repo"), "s", "m")
+    document = sarif_document(comparison("global_load_sectors>0%", code=code))
+    jsonschema.validate(document, SARIF)
+    (result,) = document["runs"][0]["results"]
+    location = result["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert location["uri"] == (uri or (tmp_path / "a.cu").as_uri())
+    inside = uri is not None and not uri.startswith("file:")
+    assert location.get("uriBaseId") == ("%SRCROOT%" if inside else None)
+
+
+def test_a_kernel_of_the_catalog_is_no_file_of_the_repository():
+    compared = comparison("global_load_sectors>0%", kernel="tiled", code=Code("tiled.cu", "s", "m"))
+    document = sarif_document(compared)
+    jsonschema.validate(document, SARIF)
+    (result,) = document["runs"][0]["results"]
+    location = result["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert location == {"uri": "memlab/kernels/tiled.cu", "uriBaseId": "SITE_PACKAGES"}
+    assert "SITE_PACKAGES" in document["runs"][0]["originalUriBaseIds"]
 
 
 def test_fingerprints_stay_when_lines_move():
