@@ -40,7 +40,7 @@ from memlab.roofline.comparison.figures import (
 )
 from memlab.roofline.comparison.records import Comparison, ConditionResult
 from memlab.roofline.comparison.times import model_error_text
-from memlab.roofline.comparison.wording import change_text, run_title, value_text
+from memlab.roofline.comparison.wording import change_text, interval_text, run_title, value_text
 
 if TYPE_CHECKING:
     from memlab.roofline.comparison.records import PairComparison, Value
@@ -250,8 +250,8 @@ def _judge_pair(
     low, high = interval
     modelled = name in TIME_FIGURES and pair.time.provenance != "measured"
     if low != high and math.isfinite(high) and condition.kind == "relative":
-        allowed = f"95%: {100 * low:+.2g}% to {100 * high:+.2g}%"
-        text += f" ({model_error_text(interval) if modelled else allowed})"
+        allowed = model_error_text if modelled else interval_text
+        text += f" ({'' if modelled else '95%: '}{allowed(interval)})"
     change = relative_change(a, b)
     middle = low if change is None else change
     if condition.kind == "difference":

@@ -13,7 +13,7 @@ from memlab.roofline.comparison.medians import (
     log_median,
 )
 from memlab.roofline.comparison.records import TimeChange
-from memlab.roofline.comparison.wording import change_text
+from memlab.roofline.comparison.wording import change_text, interval_text
 from memlab.roofline.units import si_text
 
 if TYPE_CHECKING:
@@ -156,5 +156,4 @@ def _text(
 
 def model_error_text(interval: tuple[float, float]) -> str:
     """Write the relative changes that the model's error allows."""
-    low, high = (f"{100 * end:+.2g}%" for end in interval)
-    return f"the model's error allows {low} to {high}"
+    return f"the model's error allows {interval_text(interval)}"

@@ -62,6 +62,11 @@ def change_text(relative: float | None) -> str:
     return f"{'+' if relative > 0 else '-'}{size}%"
 
 
+def interval_text(interval: tuple[float, float]) -> str:
+    """Write the interval of a relative change: `-2.5% to +120%`."""
+    return " to ".join(f"{100 * end:+.{0 if abs(end) >= 0.1 else 1}f}%" for end in interval)
+
+
 def run_title(run: Run) -> str:
     """Name a run by its kernel, parameters and device: `tiled width 512, tile 16 on h200`."""
     measurement = run.measurement

@@ -89,6 +89,8 @@ def comparison_report(comparison: Comparison, *, everything: bool = False) -> Re
     parts: list[RenderableType | None] = []
     if len(comparison.pairs) > MAX_PAIRS_IN_FULL:
         parts.append(_pairs_table(comparison))
+        if not everything:
+            parts.append(_pairs_notes(comparison))
     if len(comparison.pairs) <= MAX_PAIRS_IN_FULL or everything:
         for pair in comparison.pairs:
             parts.extend(_pair_sections(pair, everything))
@@ -282,6 +284,20 @@ def _pairs_table(comparison: Comparison) -> RenderableType:
             Text(pair.call, style=CALL_STYLES.get(pair.call, "")),
         )
     return table
+
+
+def _pairs_notes(comparison: Comparison) -> RenderableType | None:
+    """What a reader must know of the pairs, each once."""
+    texts = [
+        (label, text)
+        for label in ("not comparable", "note")
+        for pair in comparison.pairs
+        for text in (pair.obstacles if label == "not comparable" else pair.notes)
+    ]
+    rows = [(label, Text(text)) for label, text in dict.fromkeys(texts)]
+    if len(rows) > MAX_LINES:
+        rows = [*rows[:MAX_LINES], ("", Text(f"{len(rows) - MAX_LINES} more: --all", "dim"))]
+    return facts_section("Notes", rows) if rows else None
 
 
 def _gate_section(results: Sequence[ConditionResult]) -> RenderableType:

@@ -22,7 +22,7 @@ RIGHT_COLUMNS = ("id", "time", "GFLOP/s", "roof")
 FOLDED_COLUMNS = ("kernel", "bound", "label", "device")
 """Columns whose words continue on the next line where the terminal is too narrow."""
 
-OPTIONAL_COLUMNS = ("GFLOP/s", "device", "bound", "date", "label")
+OPTIONAL_COLUMNS = ("GFLOP/s", "date", "bound", "device", "label")
 """Columns that a narrower terminal lacks, the first ones first; `memlab runs show` has them."""
 
 WHOLE_WORD_COLUMNS = 32
@@ -33,6 +33,9 @@ MAX_CELL_CHARACTERS = 300
 
 LABEL_COLUMNS = 16
 """Width that a longer label has before kernels get more than their longest word."""
+
+KERNEL_COLUMNS = 24
+"""Width of kernels and parameters for which optional columns are left out."""
 
 MIN_KERNEL_COLUMNS = 9
 """Narrower, a kernel's name is not readable."""
@@ -75,8 +78,9 @@ def _widths(columns: Mapping[str, Sequence[Cell]], available: int) -> dict[str, 
         name: _word_width(name, cells) if name in FOLDED_COLUMNS else whole[name]
         for name, cells in columns.items()
     }
+    wanted = max(0, min(whole["kernel"], KERNEL_COLUMNS) - widths["kernel"])
     for name in OPTIONAL_COLUMNS:
-        if _spare(widths, available) < 0:
+        if _spare(widths, available) < (0 if name == "label" else wanted):
             widths.pop(name, None)
     for name, most in (("label", LABEL_COLUMNS), *((name, available) for name in FOLDED_COLUMNS)):
         if name in widths:

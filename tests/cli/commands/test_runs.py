@@ -165,6 +165,16 @@ def test_names_times_and_verdicts_are_whole(long_names, monkeypatch, columns):
     assert sum("n 4194304" in line for line in lines) == 1  # no line ends within a parameter
 
 
+def test_columns_are_left_out_before_parameters_fold(store, make_run):
+    run = make_run(parameters={"width": 512, "tile": 16})
+    run = replace(run, identity=replace(run.identity, label="after-a100"))
+    number = store.add(run).id
+    heading, row = memlab_runs("--last", "1").stdout.splitlines()
+    assert "GFLOP/s" not in heading
+    assert f"{number} after-a100" in row
+    assert "tiled width 512, tile 16 " in row
+
+
 def test_in_a_pipe_a_run_is_one_line(long_names, monkeypatch):
     monkeypatch.delenv("COLUMNS")
     heading, *rows = (" ".join(line.split()) for line in memlab_runs().stdout.splitlines())

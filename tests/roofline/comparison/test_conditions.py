@@ -116,6 +116,12 @@ def test_a_modelled_time_within_the_error_of_the_model_cannot_be_judged():
     assert "gate on counters" in result.text
 
 
+def test_intervals_are_written_in_percent_whatever_their_size():
+    a, far = modelled(1e-3), modelled(2e-3)
+    (result,) = judge_comparison(Comparison((compare_runs(a, far),)), [parse_condition("time>+3%")])
+    assert "x2 (the model's error allows +50% to +167%)" in result.text
+
+
 def test_different_means_certainly_different():
     a, near, far = (
         measured(1e-3),

@@ -240,6 +240,14 @@ def test_hostile_names_stay_text_everywhere():
     assert "\x00" not in report
 
 
+def test_the_table_of_pairs_has_each_note_once():
+    compared = comparison("global_load_sectors>0%", kernel="a.cu:a")
+    (pair,) = compared.pairs
+    pair = replace(pair, obstacles=("the drivers differ",), notes=("two compilers",))
+    text = rendered_text(comparison_report(replace(compared, pairs=(pair, pair))), 80)
+    assert text.count("the drivers differ") == text.count("two compilers") == 1
+
+
 @pytest.mark.parametrize("columns", [60, 80])
 @pytest.mark.parametrize("everything", [False, True])
 def test_the_report_is_whole_at_60_and_80_columns(everything, columns):
