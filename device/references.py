@@ -87,9 +87,9 @@ def _find_output(which: str, option: str, launch: Launch) -> Buffer:
         UsageError: There is none; `option` begins the message.
     """
     outputs = {output.name: output for output in launch.outputs}
-    numbers = {argument.name: index for index, argument in enumerate(launch.arguments)}
-    if which.isdecimal() and int(which) < len(launch.arguments):
-        which = launch.arguments[int(which)].name
+    numbers = {argument.name: index for index, argument in enumerate(launch.user_arguments)}
+    if which.isdecimal() and int(which) < len(launch.user_arguments):
+        which = launch.user_arguments[int(which)].name
     if which not in outputs:
         listed = ", ".join(
             f"{numbers[name]} ({name})" if name in numbers else name for name in outputs
@@ -193,7 +193,7 @@ class _UserReference:
 
     def _call(self, inputs: Arrays) -> dict[str, NDArray[Any] | None]:
         arrays = {buffer.name: _initial_array(buffer, inputs) for buffer in self._launch.buffers}
-        arguments = [_initial_value(argument, arrays) for argument in self._launch.arguments]
+        arguments = [_initial_value(argument, arrays) for argument in self._launch.user_arguments]
         outputs = [output for output in self._launch.outputs if output.name not in self._known]
         returned = _call_user_code(self._option, self._file, lambda: self._function(*arguments))
         if returned is None:
@@ -242,7 +242,9 @@ class _UserReference:
         """
         names = [output.name for output in self._launch.outputs]
         if isinstance(returned, Mapping):
-            known = {argument.name for argument in (*self._launch.arguments, *self._launch.buffers)}
+            known = {
+                argument.name for argument in (*self._launch.user_arguments, *self._launch.buffers)
+            }
             for name in returned:
                 if name not in known:
                     hint = suggest_nearest(str(name), sorted(known))

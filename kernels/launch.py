@@ -242,6 +242,8 @@ class Launch:
         ptx: The PTX, where the kernel comes compiled; empty where `source` is compiled. `source` is
             then what its lines refer to, which may be the PTX itself.
         cubin: The machine code that came with it, for the device's architecture; empty for none.
+        given: The arguments as the user gave them, where a front end makes more parameters of them;
+            empty where they are `arguments`.
     """
 
     kernel: str
@@ -267,6 +269,12 @@ class Launch:
     tolerances: Mapping[str, float] = field(default_factory=dict)
     ptx: str = ""
     cubin: bytes = b""
+    given: tuple[Argument, ...] = ()
+
+    @property
+    def user_arguments(self) -> tuple[Argument, ...]:
+        """The arguments as the user gave them, in order."""
+        return self.given or self.arguments
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

@@ -7,6 +7,7 @@ The commands of the command line, as functions:
     memlab.devicequery("a100").total_memory_bytes
     run = memlab.run("tiled", width=1024, tile=16)
     memlab.run("saxpy.cu:saxpy", grid=16, block=256, args=[2.0, x, memlab.inout(y), y.size])
+    memlab.run(add, grid=16, block=256, args=[x, y, memlab.out(x.size, "f4")])   # of Numba
     memlab.analyze("transpose", width=512)
     memlab.check("tiled", width=100).findings
     memlab.sweep("tiled", tile=[8, 16, 32]).best
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from memlab.presentation import set_presenter
 
 if TYPE_CHECKING:
-    from memlab.arguments import inout, out
+    from memlab.arguments import inout, out, source
     from memlab.comparisons.baselines import check_baseline, save_baseline
     from memlab.comparisons.comparing import compare
     from memlab.drawing import roofline
@@ -75,12 +76,13 @@ __all__ = [
     "runs",
     "sass",
     "save_baseline",
+    "source",
     "sweep",
     "trace",
 ]
 
 _MODULES = {
-    "arguments": ("inout", "out"),
+    "arguments": ("inout", "out", "source"),
     "comparisons.baselines": ("check_baseline", "save_baseline"),
     "comparisons.comparing": ("compare",),
     "drawing": ("roofline",),

@@ -1,15 +1,17 @@
-"""`memlab.inout` and `memlab.out`: arrays that a user kernel overwrites or writes."""
+"""What a launch takes from Python: arrays (`inout`, `out`), and CUDA C++ text (`source`)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memlab.errors import UsageError
 from memlab.kernels.user import python_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memlab.kernels.user.arguments import ArraySpecification
+    from memlab.kernels.user.kernel import UserKernel
 
 
 def inout(array: object) -> ArraySpecification:
@@ -49,3 +51,34 @@ def out(shape: int | Sequence[int], dtype: object) -> ArraySpecification:
         UsageError: The array has no elements, or is of a type that kernels do not take.
     """
     return python_values.output_argument(shape, dtype)
+
+
+def source(text: str, entry: str = "", *, name: str = "source.cu") -> UserKernel:
+    """Make a kernel of CUDA C++ text, for every function that takes a kernel.
+
+    Examples:
+        scale = memlab.source('extern "C" __global__ void scale(float *x) { x[threadIdx.x] *= 2; }')
+        memlab.run(scale, grid=1, block=32, args=[memlab.inout(x)]).outputs["x"]
+
+    Args:
+        text: The CUDA C++ text.
+        entry: The kernel's C++ name, such as `scale` or `sgemm<32>`; empty for the only one.
+        name: The name of the text in messages and reports, such as `scale.cu`. An `#include` in
+            quotes is first looked up in its folder, which is the current one without a path.
+
+    Returns:
+        The kernel, for `memlab.run` and the other functions that take one.
+
+    Raises:
+        UsageError: One of them is no text, or there is no code.
+    """
+    from memlab.kernels.user.kernel import UserKernel
+
+    for value in (text, entry, name):
+        if not isinstance(value, str):
+            raise UsageError(
+                f"memlab.source takes CUDA C++ text, got an object of type {type(value).__name__}"
+            )
+    if not text.strip():
+        raise UsageError("memlab.source has no code: give CUDA C++ text with a kernel")
+    return UserKernel(name or "source.cu", entry, code=text)

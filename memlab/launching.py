@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from memlab.kernels.user.compiled_source import CompiledSource
     from memlab.kernels.user.kernel import UserKernel
 
-KernelName: TypeAlias = "str | PathLike[str] | UserKernel"
-"""A catalog kernel by name, or a user kernel: as `FILE.cu:ENTRY`, by its name in `memlab.toml`, or
-already found."""
+KernelName: TypeAlias = "str | PathLike[str] | UserKernel | Any"
+"""A catalog kernel by name, or a user kernel: as `FILE.cu:ENTRY`, by its name in `memlab.toml`,
+`memlab.source(text)`, or a kernel object of a Python package (`kernels.python.front_ends`)."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def resolve_kernel(
         computed, and no parameters. The name need not be in the catalog.
 
     Raises:
-        UsageError: `kernel` is not text, a launch option or an expression in one is wrong, or
+        UsageError: `kernel` is no kernel, a launch option or an expression in one is wrong, or
             `memlab.toml` cannot be used.
     """
     if isinstance(kernel, str) and kernel in catalog.CATALOG:
@@ -153,11 +153,15 @@ def resolve_kernel(
     if isinstance(kernel, user_kernel.UserKernel):
         return symbols.evaluated(user_kernel.apply_launch_options(kernel, parameters)), {}
     if not isinstance(kernel, str | PathLike):
-        raise UsageError(
-            f"a kernel is named by a text, got an object of type {type(kernel).__name__}: give a "
-            "name of the catalog such as 'tiled', or 'FILE.cu:ENTRY'"
-        )
+        from memlab.kernels.python.front_ends import front_end
+
+        return resolve_kernel(front_end(kernel).named(kernel), parameters)
     name = fsdecode(kernel)
+    if "__global__" in name:
+        raise UsageError(
+            "a kernel is named by a text, got CUDA C++: give memlab.source(text), or write it to a "
+            "file"
+        )
     user = None if name in catalog.CATALOG else project.find_user_kernel(name)
     if user is None:
         return name, parameters
@@ -189,8 +193,10 @@ def prepare_launch(
     from memlab.device.debug_info.kernel_lookup import signature_of
     from memlab.device.debug_info.ptx_signatures import with_parameters
     from memlab.device.references import output_references
+    from memlab.kernels.python.front_ends import adapted_kernel
     from memlab.kernels.user.launch import make_user_launch, unfilled_constants
 
+    kernel = adapted_kernel(kernel, properties.compute_capability)
     compiled = compiled_source(kernel, properties.compute_capability)
     unit = compilation_unit(kernel, properties, compiled)
     signature = signature_of(unit, compiled.entry if compiled else kernel.entry)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from memlab.kernels.user.kernel import UserKernel
     from memlab.launching import PreparedLaunch
 
-NOT_RECORDED = ("source", "entry", "name", "reference", "compiled")
+NOT_RECORDED = ("source", "entry", "name", "reference", "compiled", "code", "layout")
 """Fields of a user kernel that are no options of its recipe. A reference is code, and a recipe is
 data that a file may hold."""
 
@@ -24,7 +24,7 @@ def launch_recipe(prepared: PreparedLaunch) -> Recipe | None:
     kernel = prepared.kernel
     if isinstance(kernel, str):
         return Recipe(kernel, dict(prepared.launch.parameters), prepared.seed)
-    if kernel.compiled is not None:
+    if kernel.compiled is not None or kernel.code is not None:
         return None
     if kernel.name and _is_as_in_project(kernel):
         return Recipe(kernel.name, {}, prepared.seed)

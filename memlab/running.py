@@ -161,8 +161,8 @@ def run_prepared(
 
 def _repository_identity(kernel: str | UserKernel) -> RunIdentity:
     """Note the commit of the repository that holds a user kernel's file."""
-    if isinstance(kernel, str):
-        return RunIdentity()  # memlab's version tells the catalog's source
+    if isinstance(kernel, str) or isinstance(kernel.code, str):
+        return RunIdentity()  # memlab's version tells the catalog's source; a text has no file
     from memlab.kernels.user.repository import repository_state
 
     state = repository_state(Path(kernel.source))

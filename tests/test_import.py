@@ -57,6 +57,7 @@ def test_the_public_names_are_there_and_nothing_else() -> None:
         "find_runs",
         "annotate",
         "save_baseline",
+        "source",
         "check_baseline",
         "__version__",
     }

@@ -84,11 +84,13 @@ class ScalarSpecification:
             parameter's type.
         value: The value; for a Python number it is checked against the type later.
         text: The text that specifies it.
+        numpy_dtype: The type of a NumPy scalar, which kernels in Python keep; empty for others.
     """
 
     dtype: str
     value: int | float
     text: str
+    numpy_dtype: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from memlab.errors import UsageError, suggest_nearest
+from memlab.kernels.user.argument_layout import ArgumentLayout
 from memlab.kernels.user.arguments import ExpectedOutput, Specification
 from memlab.kernels.user.compiled_source import CompiledSource, is_compiled_file
 from memlab.kernels.user.compiler_flags import flag_options
@@ -58,6 +59,9 @@ class UserKernel:
         tolerance: The largest relative error allowed; None for `launch.DEFAULT_TOLERANCES`.
         restrict: Conditions that the symbols must meet, such as `B*TILE <= 1024`.
         compiled: The compiled kernel, where a front end made it in memory; None for the file.
+        code: What stands in place of the file: CUDA C++ text, or a kernel object of a Python
+            package (`kernels.python.front_ends`); None for the file.
+        layout: How a package lays out `args`; None for one argument for each parameter.
 
     `symbols.evaluated` computes all expressions.
     """
@@ -86,6 +90,8 @@ class UserKernel:
     tolerance: float | None = None
     restrict: tuple[str, ...] = ()
     compiled: CompiledSource | None = None
+    code: Any = None
+    layout: ArgumentLayout | None = None
 
     @property
     def target(self) -> str:
@@ -96,7 +102,7 @@ class UserKernel:
 LAUNCH_OPTIONS = tuple(
     option.name
     for option in fields(UserKernel)
-    if option.name not in ("source", "entry", "name", "compiled")
+    if option.name not in ("source", "entry", "name", "compiled", "code", "layout")
 )
 """The launch options: all fields but those that name the kernel itself."""
 _CUMULATIVE_OPTIONS = ("symbols", "defines", "include", "constants", "expect", "restrict")
@@ -165,14 +171,23 @@ def with_relative_paths(kernel: UserKernel, folder: Path) -> UserKernel:
     return replace(kernel, source=inside(kernel.source), include=tuple(map(inside, kernel.include)))
 
 
+def is_object(kernel: UserKernel) -> bool:
+    """Whether a kernel is an object of a Python package, which only this process knows."""
+    return kernel.code is not None and not isinstance(kernel.code, str)
+
+
 def read_source(kernel: UserKernel) -> str:
     """Read the source text of a kernel; of one that comes compiled, its PTX.
+
+    A kernel object of a Python package has none before it is compiled.
 
     Raises:
         UsageError: There is no such file, or it is too long.
     """
     if kernel.compiled is not None:
         return kernel.compiled.ptx
+    if kernel.code is not None:
+        return kernel.code if isinstance(kernel.code, str) else ""
     path = Path(kernel.source)
     try:
         if path.exists() and not path.is_file():
@@ -238,7 +253,9 @@ def _assembler_options(kernel: UserKernel) -> tuple[str, ...]:
         UsageError: Another option is given.
     """
     late = replace(kernel, use_fast_math=False, ftz=None, prec_div=None, prec_sqrt=None, fmad=None)
-    if kernel.defines or kernel.include or kernel.std or flag_options(late) != flag_options(kernel):
+    early = kernel.defines or kernel.include or kernel.std
+    refused = early or flag_options(late) != flag_options(kernel)
+    if refused and kernel.layout is None:  # else the package has taken them
         raise UsageError(
             f"{kernel.target} is compiled already: leave out -D, -I, --std and the flags of "
             "arithmetic, and give them where the PTX is made"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.kernel import check_geometry, check_memory
-from memlab.kernels.launch import Buffer, Constant, Dim3, Launch, array_arguments
+from memlab.kernels.launch import Argument, Buffer, Constant, Dim3, Launch, array_arguments
 from memlab.kernels.user import symbols
 from memlab.kernels.user.arguments import (
     NUMPY_DTYPES,
@@ -60,9 +60,10 @@ def make_user_launch(
     name = _storable_text(
         kernel.name or f"{Path(kernel.source).name}:{kernel.entry or signature.name}"
     )
-    if executed and signature.parameters and not kernel.args:
+    if executed and signature.parameters and not kernel.args and kernel.layout is None:
         raise UsageError(_missing_arguments_message(kernel, signature))
-    arguments = bind_arguments(kernel.args, signature.parameters) if kernel.args or executed else ()
+    passed = kernel.args if kernel.layout is None else kernel.layout.arguments
+    arguments = bind_arguments(passed, signature.parameters) if passed or executed else ()
     constants = _parse_constants(kernel, signature)
     buffers = list(array_arguments(arguments))
     _check_name_conflicts(buffers, signature)
@@ -95,12 +96,21 @@ def make_user_launch(
         constants=constants,
         ptx=compiled.ptx if compiled else "",
         cubin=compiled.cubin if compiled else b"",
+        given=_given_arguments(kernel, arguments),
     )
     check_memory(launch, limits)
     check_geometry(launch, limits)
     _check_block_size(launch, limits)
     _check_launch_bounds(launch, signature.bounds)
     return launch
+
+
+def _given_arguments(kernel: UserKernel, arguments: Sequence[Argument]) -> tuple[Argument, ...]:
+    """The arguments that stand for those of the user; none where no package lays them out."""
+    if kernel.layout is None:
+        return ()
+    by_name = {argument.name: argument for argument in arguments}
+    return tuple(by_name[name] for name in kernel.layout.given)
 
 
 def _missing_arguments_message(kernel: UserKernel, signature: Signature) -> str:

@@ -9,6 +9,7 @@ import math
 import operator
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
@@ -61,8 +62,11 @@ def convert_argument(value: Any) -> str | Specification:
     elements = _as_array(value)
     if elements.ndim:
         return array_argument(elements, "in")
-    real = elements.dtype.name in _SHORT_DTYPES and elements.dtype.kind not in "iub"
-    return convert_argument(float(elements) if real else elements.item())
+    short = _SHORT_DTYPES.get(elements.dtype.name, "")
+    scalar = convert_argument(
+        float(elements) if short and elements.dtype.kind not in "iub" else elements.item()
+    )
+    return replace(scalar, numpy_dtype=short) if isinstance(scalar, ScalarSpecification) else scalar
 
 
 def array_argument(values: Any, role: Role) -> ArraySpecification:

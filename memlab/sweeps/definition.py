@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels import catalog
+from memlab.kernels.python.front_ends import front_end
 from memlab.kernels.user import expressions, symbols
-from memlab.kernels.user.kernel import UserKernel, apply_launch_options
+from memlab.kernels.user.kernel import UserKernel, apply_launch_options, is_object
 from memlab.kernels.user.project import find_user_kernel
 from memlab.roofline.sweep.space import MAX_POINTS, Axis, Space, Value, axis_values, make_space
 from memlab.sweeps.points import PointJob, RunOptions, source_hash
@@ -300,6 +301,8 @@ def _find_kernel(name: KernelName) -> str | UserKernel:
     """
     if isinstance(name, UserKernel):
         return name
+    if not isinstance(name, str | os.PathLike):
+        return front_end(name).named(name)
     text = os.fspath(name)
     if text in catalog.CATALOG:
         return text
@@ -376,6 +379,8 @@ def _parameters(kernel: str) -> Sequence[Any]:
 def _user_kernel_document(kernel: UserKernel) -> dict[str, Any]:
     if any(not isinstance(text, str) for text in (*kernel.args, *kernel.expect, kernel.reference)):
         raise UsageError("its arguments are arrays or functions in memory")
+    if is_object(kernel) or kernel.compiled is not None:
+        raise UsageError("its kernel is in memory")
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in ((field.name, getattr(kernel, field.name)) for field in fields(kernel))

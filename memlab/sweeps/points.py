@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -17,7 +18,7 @@ from memlab.device.properties import device_summary
 from memlab.errors import DeviceError, MemlabError, UsageError
 from memlab.kernels import catalog
 from memlab.kernels.user.arguments import ExpectedOutput, Specification
-from memlab.kernels.user.kernel import UserKernel, compile_options, read_source
+from memlab.kernels.user.kernel import UserKernel, compile_options, is_object, read_source
 from memlab.roofline.documents.runs import run_document
 from memlab.version import memlab_version
 
@@ -141,6 +142,8 @@ def point_key(job: PointJob, device_facts: str) -> str:
                 if option.name not in ("source", "name", "restrict")
             },
         ]
+    if not isinstance(kernel, str) and is_object(kernel):
+        content["once"] = secrets.token_hex()  # nothing tells all that its function uses
     return _sha256(json.dumps(content, sort_keys=True, default=repr))
 
 

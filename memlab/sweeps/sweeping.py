@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from memlab.device.datasheets import loader
 from memlab.device.devices import open_device
 from memlab.errors import Incomplete, MemlabError, UsageError
+from memlab.kernels.user.kernel import is_object
 from memlab.launching import current_time
 from memlab.roofline.store.store import Store
 from memlab.roofline.store.sweeps import StoredPoint, StoredSweep, SweepStore
@@ -254,6 +255,12 @@ def _open_pool(
         return OwnProcess(definition.options)
     if workers is not None and scheduler is not None:
         raise UsageError("--workers and --scheduler were both given: choose one")
+    for kernel in definition.kernels:
+        if not isinstance(kernel, str) and is_object(kernel):
+            raise UsageError(
+                f"{kernel.target} is a function in memory, which other processes do not have: "
+                "leave out workers and scheduler"
+            )
     from memlab.sweeps.cluster import open_cluster
 
     return open_cluster(definition, workers, scheduler, progress)

@@ -1,0 +1,1 @@
+"""Kernels that Python packages make: Numba, CuPy and Triton, one module each."""

@@ -1,0 +1,82 @@
+"""The parameters of kernels in Python functions: their arguments, bound by name and parsed."""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memlab.errors import UsageError
+from memlab.kernels.user.arguments import Specification, parse_specification
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import CodeType
+
+    from memlab.kernels.user.kernel import UserKernel
+
+
+@dataclass(frozen=True)
+class PythonSource:
+    """The file of a Python function.
+
+    Attributes:
+        path: Its path, or the name that Python gives to a cell of a notebook.
+        text: Its text; empty where Python does not know it.
+        is_file: Whether there is such a file.
+    """
+
+    path: str
+    text: str
+    is_file: bool
+
+
+def source_of(code: CodeType) -> PythonSource:
+    """The file of a function, or the cell of a notebook that defines it."""
+    path = code.co_filename
+    return PythonSource(path, "".join(linecache.getlines(path)), Path(path).is_file())
+
+
+def parsed_arguments(kernel: UserKernel, parameters: Sequence[str]) -> dict[str, Specification]:
+    """The arguments of a kernel by the names of its parameters.
+
+    Args:
+        kernel: The kernel, with its expressions computed.
+        parameters: The names of the parameters that take arguments.
+
+    Raises:
+        UsageError: There are too many or too few, or one is malformed.
+    """
+    listed = f"{len(parameters)} argument{'' if len(parameters) == 1 else 's'}"
+    if parameters:
+        listed += f" ({', '.join(parameters)})"
+    if len(kernel.args) != len(parameters):
+        raise UsageError(
+            f"{kernel.entry} takes {listed}, got {len(kernel.args)}: give one in args for each; "
+            "their types decide what is compiled"
+        )
+    parsed = {}
+    for number, (name, argument) in enumerate(zip(parameters, kernel.args, strict=True)):
+        try:
+            parsed[name] = parse_specification(argument) if isinstance(argument, str) else argument
+        except UsageError as error:
+            raise UsageError(f"argument {number} ({name}): {error}") from None
+    return parsed
+
+
+def number_of(text: str) -> bool | int | float:
+    """A number as Python reads it, without a type of its own."""
+    plain = text.strip().lower()
+    if plain in ("true", "false"):
+        return plain == "true"
+    try:
+        return int(plain, 0)
+    except ValueError:
+        return float(plain)
+
+
+def one_line(error: Exception) -> str:
+    """The message of a package's error, on one line."""
+    text: Any = " ".join(str(error).split())
+    return text or type(error).__name__
