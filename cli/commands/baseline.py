@@ -9,9 +9,8 @@ import typer
 
 import memlab
 from memlab.cli import gate, options
-from memlab.cli.commands.compare import chosen_comparison_format, show_comparison
+from memlab.cli.comparison_output import ComparisonOutput, comparison_form
 from memlab.cli.completion import complete_run
-from memlab.cli.kernel_commands import EXIT_FINDING
 from memlab.cli.output import check_output, deliver, print_message
 from memlab.errors import UsageError
 from memlab.text import plural
@@ -115,11 +114,17 @@ def check(
     bytes, instructions, spills), or a time is slower by more than --threshold. Run it in the folder
     in which the baseline was saved: paths are relative to it.
     """
-    chosen = chosen_comparison_format(as_json, as_csv, markdown, output)
+    result = ComparisonOutput(
+        comparison_form(as_json, as_csv, markdown, output),
+        output,
+        junit,
+        sarif,
+        everything,
+        overwrite,
+        quiet,
+    )
     share = gate.parse_threshold(threshold)
-    if output is not None:
-        check_output(output, overwrite)
-    gate.check_gate_files(junit, sarif, overwrite)
+    result.check()
 
     from memlab.cli.progress import progress_bar
 
@@ -134,14 +139,7 @@ def check(
             memory_bytes=memory_limit,
             progress=progress,
         )
-    compared = checked.comparison
-    show_comparison(compared, chosen, output, everything, overwrite, quiet)
-    gate.write_gate_files(compared, junit, sarif, overwrite, quiet)
-    code = gate.print_failures(compared.conditions)
-    for pair in compared.pairs:
-        if pair.b.measurement.verification.status == "failed":
-            print_message(f"verification failed: {pair.verdict}")
-            code = EXIT_FINDING
+    code = result.deliver(checked.comparison)
     if not quiet:
         _print_notes(checked, file)
     if code:

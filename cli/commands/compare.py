@@ -7,17 +7,12 @@ import typer
 
 import memlab
 from memlab.cli import gate, options
+from memlab.cli.comparison_output import ComparisonOutput, comparison_form
 from memlab.cli.completion import complete_run
-from memlab.cli.kernel_commands import EXIT_FINDING
-from memlab.cli.output import check_output, deliver, json_text, print_message
 from memlab.cli.picture import check_picture, write_picture
-from memlab.cli.terminal_text import echo
-from memlab.errors import UsageError
 
 if TYPE_CHECKING:
     from memlab.roofline.comparison.records import Comparison
-
-FORMATS = {".json": "json", ".csv": "csv", ".md": "markdown", ".html": "html", ".htm": "html"}
 
 
 def compare(
@@ -78,25 +73,25 @@ def compare(
     'registers_per_thread>+8'. Without a sign it is B's value, such as 'local_load_sectors>0' or, of
     a share, 'fraction_of_roof<80%'; a percentage of any other figure is a change.
     """
-    chosen = chosen_comparison_format(as_json, as_csv, markdown, output)
+    result = ComparisonOutput(
+        comparison_form(as_json, as_csv, markdown, output),
+        output,
+        junit,
+        sarif,
+        everything,
+        overwrite,
+        quiet,
+    )
     share = gate.parse_threshold(threshold)
-    if output is not None:
-        check_output(output, overwrite)
+    result.check()
     if plot is not None:
         check_picture(plot, overwrite, "--plot")
-    gate.check_gate_files(junit, sarif, overwrite)
     compared = memlab.compare(
         a, b, threshold=share, force=force, fail_if=fail_if or (), store=store
     )
-    show_comparison(compared, chosen, output, everything, overwrite, quiet, store)
+    code = result.deliver(compared, store)
     if plot is not None:
         _draw(compared, plot, overwrite, quiet)
-    gate.write_gate_files(compared, junit, sarif, overwrite, quiet)
-    code = gate.print_failures(compared.conditions)
-    for pair in compared.pairs:
-        if pair.b.measurement.verification.status == "failed":
-            print_message(f"verification failed: {pair.verdict}")
-            code = EXIT_FINDING
     if code:
         raise typer.Exit(code)
 
@@ -107,59 +102,3 @@ def _draw(compared: "Comparison", path: Path, overwrite: bool, quiet: bool) -> N
 
     figure, data = comparison_figure(compared), comparison_csv(compared)
     write_picture(path, figure, data, overwrite=overwrite, quiet=quiet, option="--plot")
-
-
-def chosen_comparison_format(
-    as_json: bool, as_csv: bool, markdown: bool, output: Path | None
-) -> str:
-    """Choose the format: that of the option, else of the file's extension, else the report."""
-    asked = [
-        name
-        for name, given in (("json", as_json), ("csv", as_csv), ("markdown", markdown))
-        if given
-    ]
-    if len(asked) > 1:
-        raise UsageError(f"--{asked[0]} and --{asked[1]} were both given: choose one")
-    if output is None or asked:
-        return asked[0] if asked else "report"
-    named = FORMATS.get(output.suffix.lower())
-    if named is None:
-        raise UsageError(
-            f"cannot tell the format of {output} from its extension: use .html, .json, .csv or "
-            ".md, or add --json, --csv or --markdown"
-        )
-    return named
-
-
-def show_comparison(
-    compared: "Comparison",
-    chosen: str,
-    output: Path | None,
-    everything: bool,
-    overwrite: bool,
-    quiet: bool,
-    store: Path | None = None,
-) -> None:
-    """Print or write a comparison in the chosen format."""
-    if chosen == "report":
-        from memlab.roofline.reports.comparison import comparison_report
-        from memlab.roofline.reports.parts import console
-
-        console().print(comparison_report(compared, everything=everything))
-        return
-
-    from memlab.roofline.documents import comparison as documents
-    from memlab.roofline.documents.comparison_markdown import comparison_markdown
-
-    if chosen == "json":
-        text = json_text(documents.comparison_document(compared))
-    elif chosen == "csv":
-        text = documents.comparison_csv(compared)
-    elif chosen == "html":
-        text = memlab.report_page(compared, store=store).html
-    else:
-        text = comparison_markdown(compared)
-        if output is None:
-            echo(text, end="")
-            return
-    deliver(text, output, overwrite, quiet)
