@@ -21,6 +21,7 @@ from memlab.roofline.reports.page.chart import DeviceRoofs
 from memlab.roofline.reports.page.report import ReportedRun, report_document
 from memlab.roofline.reports.page.run import SourceText
 from memlab.roofline.store.store import Store, same_device
+from memlab.roofline.store.sweeps import SweepStore
 from memlab.roofline.sweep.records import Sweep
 from memlab.roofline.sweep.stored import sweep_of_runs
 from memlab.roofline.units import parameters_text, without_lists
@@ -28,7 +29,7 @@ from memlab.stored_runs import runs as stored_runs
 from memlab.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import date, timedelta
 
     from memlab.device.measurement import DeviceSummary, Measurement
@@ -115,7 +116,7 @@ def report_page(
     distinct = newest_of_each(stored)
     contents = _Contents(
         distinct[-MAX_RUNS:],
-        sweeps=_stored_sweeps(stored)[-MAX_STORED_SWEEPS:],
+        sweeps=_stored_sweeps(_with_reused(_by_sweep(stored), stored, store))[-MAX_STORED_SWEEPS:],
         left_out=len(distinct[:-MAX_RUNS]),
     )
     page = _page(contents, codes, title, store)
@@ -140,7 +141,8 @@ def _named_contents(results: Sequence[Any], store: Path | str | None) -> _Conten
     sweeps = [result for result in results if isinstance(result, Sweep)]
     records = (MachineListing, Comparison, Sweep)
     names = [result for result in results if not isinstance(result, records)]
-    named = [run for name in names for run in find_runs(name, store)]
+    found = [find_runs(name, store) for name in names]
+    named = [run for each in found for run in each]
     if len(results) == len(named) == 2:
         comparisons = [compare(*named)]
     runs = [run for sweep in sweeps for run in sweep.runs] + named
@@ -148,18 +150,43 @@ def _named_contents(results: Sequence[Any], store: Path | str | None) -> _Conten
     runs = _each_once(runs)
     if not runs:
         raise UsageError("no point of the sweep is done, so there is no run to show")
-    sweeps += _stored_sweeps([run for run in runs if run in named])
+    kept = SweepStore(Store(store))
+    members = {
+        name: each
+        for name, each in zip(names, found, strict=True)
+        if isinstance(name, str) and kept.run_ids(name)
+    }
+    of_sweeps = [run for each in members.values() for run in each]
+    members |= _by_sweep([run for run in runs if run in named and run not in of_sweeps])
+    sweeps += _stored_sweeps(members)
     shown = _best_of_sweeps(runs, sweeps)
     own = [_of(runs, comparison) for comparison in comparisons]
     return _Contents(shown, own, sweeps, len(runs) - len(shown))
 
 
-def _stored_sweeps(runs: Sequence[Run]) -> list[Sweep]:
-    """The sweeps that runs belong to, by the names that they carry, in the order of the runs."""
+def _by_sweep(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs by the names of the sweeps that made them, in their order."""
     members: dict[str, list[Run]] = {}
     for run in runs:
         if run.identity.sweep:
             members.setdefault(run.identity.sweep, []).append(run)
+    return members
+
+
+def _with_reused(
+    members: Mapping[str, list[Run]], stored: Sequence[Run], store: Path | str | None
+) -> dict[str, list[Run]]:
+    """Add to the runs of sweeps the stored ones that the sweeps took over from earlier sweeps."""
+    kept = SweepStore(Store(store))
+    whole = {}
+    for name, runs in members.items():
+        numbers = {*kept.run_ids(name), *(run.id for run in runs)}
+        whole[name] = [run for run in stored if run.id in numbers]
+    return whole
+
+
+def _stored_sweeps(members: Mapping[str, Sequence[Run]]) -> list[Sweep]:
+    """The sweeps of runs, by their names."""
     found = (
         sweep_of_runs(name, points, _sweep_properties(points)) for name, points in members.items()
     )

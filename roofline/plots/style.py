@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memlab.kernels.user.launch_options import RECORDED_OPTIONS
+from memlab.roofline.differing import differing_parameters
 from memlab.roofline.placement import RooflinePoint, roofline_point
 from memlab.roofline.run import Run
-from memlab.roofline.units import parameters_text, without_lists
+from memlab.roofline.units import parameters_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colour-blind safe colours ("Color Universal Design", 2008), without the yellow,
@@ -182,7 +182,9 @@ def run_styles(runs: Sequence[Run]) -> list[RunStyle]:
     for run, identity in zip(runs, identities, strict=True):
         kernel, tile = run.measurement.kernel, run.measurement.tile
         turn, place = divmod(variants.index(_variant(run, identity)), len(PALETTE))
-        differing = _differing_parameters(runs, kernel)
+        differing = differing_parameters(
+            [each.measurement.parameters for each in runs if each.measurement.kernel == kernel]
+        )
         size = _size_text(run) if differing & {*EXTENT_PARAMETERS} else ""
         parts = (size, _other_parameters_text(run, differing), identity)
         differences = ", ".join(filter(None, parts))
@@ -202,20 +204,25 @@ def run_styles(runs: Sequence[Run]) -> list[RunStyle]:
 
 def drawn_apart(run: Run) -> object:
     """What tells a run from others in a picture; of runs in which it is equal one is enough."""
+    return (*_launch(run), run.identity.name)
+
+
+def _launch(run: Run) -> tuple[object, ...]:
     measurement = run.measurement
-    return (
-        measurement.kernel,
-        tuple(measurement.parameters.items()),
-        measurement.time.provenance,
-        run.identity.name,
-    )
+    parameters = tuple(measurement.parameters.items())
+    return measurement.kernel, parameters, measurement.time.provenance
 
 
 def _identity(run: Run, runs: Sequence[Run]) -> str:
-    """A run's name, where others of its kernel have another, and its number beside its like."""
+    """A run's label, where others of its kernel have another, and its number beside its like.
+
+    The name of its sweep tells it only from the same launch in another sweep.
+    """
     same_kernel = [each for each in runs if each.measurement.kernel == run.measurement.kernel]
-    names = {each.identity.name for each in same_kernel}
-    name = run.identity.name if len(names) > 1 else ""
+    same_launch = [each for each in same_kernel if _launch(each) == _launch(run)]
+    labels = {each.identity.label for each in same_kernel}
+    names = {each.identity.name for each in same_launch}
+    name = run.identity.name if len(names) > 1 or (len(labels) > 1 and run.identity.label) else ""
     like = [each for each in same_kernel if drawn_apart(each) == drawn_apart(run)]
     number = f"run {run.id}" if len(like) > 1 and run.id is not None else ""
     return " ".join(filter(None, (name, number)))
@@ -235,31 +242,6 @@ def _other_parameters_text(run: Run, names: Collection[str]) -> str:
     macros = str(parameters.get("defines", "")) if "defines" in names else ""
     others = {name: parameters[name] for name in parameters if name in names - {"defines"}}
     return ", ".join(filter(None, (parameters_text(others), macros)))
-
-
-def _differing_parameters(runs: Iterable[Run], kernel: str) -> set[str]:
-    """The parameters in which runs of one kernel differ.
-
-    Lists are among them only where nothing else differs; options of a launch (the grid `ceil(N/B)`)
-    only where the symbols do not tell them.
-    """
-    same = [run.measurement.parameters for run in runs if run.measurement.kernel == kernel]
-    names = {name for parameters in same for name in parameters}
-    differing = {
-        name: 0 for name in names if len({parameters.get(name) for parameters in same}) > 1
-    }
-    named = set(without_lists(differing) or differing)
-    symbols = named - {*RECORDED_OPTIONS}
-    return {name for name in named if name in symbols or not _is_told(name, symbols, same)}
-
-
-def _is_told(name: str, by: Collection[str], launches: Iterable[Mapping[str, int | str]]) -> bool:
-    """Whether launches that are equal in some parameters are equal in another one, too."""
-    values: dict[tuple[int | str | None, ...], set[int | str | None]] = {}
-    for parameters in launches:
-        key = tuple(map(parameters.get, by))
-        values.setdefault(key, set()).add(parameters.get(name))
-    return all(len(different) == 1 for different in values.values())
 
 
 def _variant(run: Run, identity: str) -> tuple[str, str, str, str]:

@@ -62,10 +62,23 @@ def draw_sweep(sweep: Sweep) -> Figure:
         sweep: With at least one point that is done.
 
     Returns:
+        The chart over its axes; without one, the best runs under the roofline of the best one's
+        device.
+    """
+    return draw_axes(sweep) or _draw_roofline(sweep)
+
+
+def draw_axes(sweep: Sweep) -> Figure | None:
+    """Draw a sweep over its axes.
+
+    Args:
+        sweep: With at least one point that is done.
+
+    Returns:
         Lines where one number varies, one for each combination of the other axes, and bars where
         only words do; heat maps where two vary, a panel for each combination of the
-        others, of which one may be a number with few values; where more vary, or there are too
-        many combinations, the best runs under the roofline of the best one's device.
+        others, of which one may be a number with few values; None where more vary, or there are
+        too many combinations.
     """
     numeric = [axis for axis in sweep.varying if axis.is_numeric]
     words = [axis for axis in sweep.varying if not axis.is_numeric]
@@ -83,7 +96,7 @@ def draw_sweep(sweep: Sweep) -> Figure:
         return _draw_heat_maps(sweep, across, down, words)
     if not numeric and words:
         return _draw_lines(sweep, words[-1], words[:-1])
-    return _draw_roofline(sweep)
+    return None
 
 
 def _draw_lines(sweep: Sweep, axis: Axis, others: Sequence[Axis]) -> Figure:
@@ -142,14 +155,16 @@ def _draw_lines(sweep: Sweep, axis: Axis, others: Sequence[Axis]) -> Figure:
     return figure
 
 
-def _draw_heat_maps(sweep: Sweep, across: Axis, down: Axis, others: Sequence[Axis]) -> Figure:
+def _draw_heat_maps(
+    sweep: Sweep, across: Axis, down: Axis, others: Sequence[Axis]
+) -> Figure | None:
     groups = [
         (name, rows)
         for name, rows in _groups(sweep, others)
         if {across.name, down.name} <= set(rows[0].values)
     ]
     if not groups:
-        return _draw_roofline(sweep)
+        return None
     columns = 2 if len(groups) == 4 else min(len(groups), 3)
     lines = math.ceil(len(groups) / columns)
     panel_height = CHART_HEIGHT_INCHES if lines == 1 else PANEL_HEIGHT_INCHES

@@ -53,7 +53,7 @@ def _heading(sweep: Sweep) -> RenderableType:
     kernels = ", ".join(map(str, first.values))
     made = f"{len(sweep.done)} of {len(sweep.rows)} {plural(len(sweep.rows), 'point')} done"
     if sweep.excluded:
-        made += f", {sweep.excluded} left out by restrictions or as duplicates"
+        made += f", {sweep.excluded} left out"
     reused = sum(row.reused for row in sweep.rows)
     if reused:
         made += f", {reused} from earlier runs"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memlab.roofline.differing import differing_parameters
 from memlab.roofline.sweep.objective import TIME, find_objective
 from memlab.roofline.sweep.records import Sweep, SweepRow, ranked
 from memlab.roofline.sweep.space import Axis
@@ -38,6 +39,11 @@ def sweep_of_runs(
         Axis(name, kinds.get(name, "parameter"), _ordered([each.get(name, "") for each in points]))
         for name in names
     )
+    of_each: dict[str, list[dict[str, Value]]] = {}
+    for point in points:
+        of_each.setdefault(str(point["kernel"]), []).append(point)
+    differing = {"kernel"}.union(*map(differing_parameters, of_each.values()))
+    axes = tuple(axis for axis in axes if not axis.varies or axis.name in differing)
     varying = [axis.name for axis in axes if axis.varies]
     if not varying:
         return None
@@ -61,7 +67,14 @@ def sweep_of_runs(
 def _values(run: Run) -> dict[str, Value]:
     measurement = run.measurement
     device = measurement.device.key
-    return {"kernel": measurement.kernel, "device": device, **measurement.parameters}
+    parameters: dict[str, Value] = {**measurement.parameters}
+    words = str(parameters.get("defines", "")).split()
+    if words and all("=" in word for word in words):  # other texts cannot be told apart
+        del parameters["defines"]
+        for word in words:
+            name, _, text = word.partition("=")
+            parameters.setdefault(name, int(text) if text.isdecimal() else text)
+    return {"kernel": measurement.kernel, "device": device, **parameters}
 
 
 def _ordered(values: Sequence[Value]) -> tuple[Value, ...]:

@@ -80,12 +80,17 @@ def chart_runs(runs: Sequence[Run], devices: Sequence[DeviceRoofs]) -> list[Char
     ids = [run.id for run in runs]
     stored = None not in ids and len(set(ids)) == len(ids)
     keys = [str(run.id) if stored else f"n{place}" for place, run in enumerate(runs, 1)]
-    labels = [_label(style) for style in run_styles(runs)]
+    places = [_place(run, devices) for run in runs]
+    labels = [""] * len(runs)
+    for device in set(places):  # what differs among the runs of a device
+        own = [number for number, place in enumerate(places) if place == device]
+        for number, style in zip(own, run_styles([runs[each] for each in own]), strict=True):
+            labels[number] = _label(style)
     labels = _distinct(labels, [_plain(run.measurement.device.key) for run in runs])
     labels = _distinct(labels, [f"#{key.removeprefix('n')}" for key in keys])
     return [
-        ChartRun(run, key, label, _place(run, devices))
-        for run, key, label in zip(runs, keys, labels, strict=True)
+        ChartRun(run, key, label, place)
+        for run, key, label, place in zip(runs, keys, labels, places, strict=True)
     ]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from memlab.errors import UsageError
 from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.reports.page.chart import rate_text, roof_text
 from memlab.roofline.reports.page.markup import escape
@@ -48,14 +47,16 @@ def sweep_section(sweep: Sweep, named: Mapping[int, ChartRun]) -> str:
 
 
 def _picture(sweep: Sweep) -> str:
+    """Write the chart over the axes; the page has a roofline of its own."""
     if not sweep.done:
         return ""
     from memlab.roofline.plots.figure import render_figure
+    from memlab.roofline.plots.sweep import draw_axes
 
-    try:
-        image = render_figure(sweep.figure(), "svg")
-    except UsageError:  # the roofline of a device whose ceilings are not known
+    figure = draw_axes(sweep)
+    if figure is None:
         return ""
+    image = render_figure(figure, "svg")
     varied = " and ".join(axis.name for axis in sweep.varying)
     text = escape(f"{sweep.objective.label} by {varied}; the table has the figures")
     data = base64.b64encode(image).decode()

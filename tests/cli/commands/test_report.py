@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -166,6 +167,24 @@ def test_a_sweep_has_its_picture_and_ranking(
     # The fastest stands first, and of the store too.
     times = [run.measurement.time.median_s for run in memlab.runs(label="tiles")]
     assert data("sweep.html")["runs"][0]["time"] == f"~{si_text(min(times), 's')}"
+
+
+def test_a_sweep_that_took_points_over_is_shown_whole(folder: Path) -> None:
+    for tiles, name in (("4,8", "first"), ("4,8,16", "second")):
+        words = f"sweep tiled --tile {tiles} --width 32,64 -q --name {name}"
+        assert main(words.split()) == 0
+    for words, shown in (
+        ("report second", ["second: 6 of 6"]),
+        ("report first", ["first: 4 of 4"]),
+        ("report", ["first: 4 of 4", "second: 6 of 6"]),
+        ("report second first", ["second: 6 of 6", "first: 4 of 4"]),
+        ("report 1 2", ["first: 2 of 2"]),
+    ):
+        assert main([*words.split(), "-q", "-o", "page.html", "--force"]) == 0
+        text = Path("page.html").read_text("utf-8")
+        found = re.findall(r"<h2>Sweep: (.*)</h2>\n<p class=\"quiet\">(\d+ of \d+)", text)
+        assert [": ".join(each) for each in found] == shown
+        assert not [run["label"] for run in data("page.html")["runs"] if "first" in run["label"]]
 
 
 def test_a_kernel_of_integers_has_a_point(folder: Path) -> None:

@@ -495,6 +495,19 @@ def test_a_name_with_control_characters_leaves_the_picture_whole() -> None:
     assert render_figure(picture([hostile]), "pdf")
 
 
+def test_a_sweep_names_only_what_another_sweep_ran_too() -> None:
+    def of_sweep(name: str, sweep: str) -> Run:
+        return replace(run(name), identity=RunIdentity(sweep=sweep))
+
+    other = [of_sweep("tiled8", "first"), of_sweep("tiled16", "second")]
+    assert [entry.label for entry in run_styles(other)] == ["tiled 8", "tiled 16"]
+    same = [of_sweep("tiled8", "first"), of_sweep("tiled8", "second")]
+    assert [entry.label for entry in run_styles(same)] == [
+        "tiled 8 · first",
+        "tiled 8 · second",
+    ]
+
+
 def labelled(original: Run, label: str, number: int) -> Run:
     return replace(original, id=number, identity=RunIdentity(label=label))
 

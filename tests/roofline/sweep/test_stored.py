@@ -27,3 +27,19 @@ def test_the_newest_run_of_a_point_counts_and_a_wrong_one_is_last():
 
 def test_runs_that_differ_in_nothing_are_no_sweep():
     assert sweep_of_runs("one", [run_of(measurement("naive"))]) is None
+
+
+def test_options_that_follow_from_symbols_are_no_axes():
+    runs = []
+    for n, b, tile in ((64, 8, 4), (64, 16, 4), (64, 16, 8)):
+        measured = measurement("naive")
+        launch = {"N": n, "B": b, "grid": str(n // b), "block": str(b), "args": f"f32[{n}]"}
+        parameters = {**launch, "defines": f"TILE={tile} TYPE=float"}
+        runs.append(run_of(replace(measured, kernel="k.cu:f", parameters=parameters)))
+    sweep = sweep_of_runs("tiles", runs)
+    assert [(axis.name, axis.values) for axis in sweep.varying] == [
+        ("B", (8, 16)),
+        ("TILE", (4, 8)),
+    ]
+    assert len(sweep.rows) == 3
+    assert sweep.rows[0].values["TYPE"] == "float"
