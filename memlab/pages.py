@@ -332,15 +332,17 @@ def known_source(measurement: Measurement) -> str | None:
         The text; None where the source has changed, or is not here.
     """
     kernel, checksum = CATALOG.get(measurement.kernel), measurement.code.source_sha256
-    text = kernel.source if kernel is not None else _file_text(measurement.kernel)
-    if not checksum or text is None or sha256(text.encode()).hexdigest() != checksum:
-        return None
-    return text
+    # The lines of PTX refer to another file than the one that was launched.
+    files = (measurement.kernel.rpartition(":")[0], measurement.code.source_name)
+    texts = [kernel.source] if kernel is not None else map(_file_text, files)
+    return next(
+        (text for text in texts if text and sha256(text.encode()).hexdigest() == checksum), None
+    )
 
 
-def _file_text(kernel: str) -> str | None:
-    """Read the file of a user kernel; None where it cannot be read."""
-    path = Path(kernel.rpartition(":")[0])
+def _file_text(file: str) -> str | None:
+    """Read the file of a source; None where it cannot be read."""
+    path = Path(file)
     try:
         if not path.is_file() or path.stat().st_size > MAX_SOURCE_BYTES:
             return None

@@ -73,10 +73,7 @@ def check_target(unit: TranslationUnit) -> None:
         raise UsageError(
             "the PTX has addresses of 32 bits, and GPUs take 64: compile it with nvcc -m64"
         )
-    number = 10 * unit.architecture[0] + unit.architecture[1]
-    is_same = number == target.number
-    is_family = number // 10 == target.number // 10 and number >= target.number
-    if {"": number >= target.number, "a": is_same, "f": is_family}[target.suffix]:
+    if target.runs_as_ptx(unit.architecture):
         return
     kind = {"": "and later GPUs", "a": "alone", "f": "and its family"}[target.suffix]
     device = architecture_name(unit.architecture)

@@ -29,6 +29,7 @@ EIATTR_MAX_THREADS = 0x05
 EIATTR_REQNTID = 0x10
 EIATTR_FRAME_SIZE = 0x11
 EIATTR_MIN_STACK_SIZE = 0x12
+EIATTR_KPARAM_INFO = 0x17
 EIATTR_REGCOUNT = 0x2F
 EIFMT_SVAL = 4  # the value follows the record; in other formats it is two bytes in the record
 UNKNOWN_STACK_SIZE = 0xFFFFFFFF
@@ -88,6 +89,30 @@ def launch_bounds(cubin: bytes, entry: str) -> LaunchBounds:
         max_threads=math.prod(struct.unpack("<3I", most)) if most else 0,
         block=struct.unpack("<3I", block) if block else None,
     )
+
+
+def kernel_names(cubin: bytes) -> list[str]:
+    """The names of the kernels in a cubin, sorted; empty if the bytes are no cubin."""
+    try:
+        return _kernel_names(section.name for section in read_sections(cubin))
+    except ValueError:
+        return []
+
+
+def parameter_sizes(cubin: bytes, entry: str) -> tuple[int, ...]:
+    """The sizes of a kernel's parameters, bytes, in their order.
+
+    Raises:
+        UsageError: The bytes are no cubin, or hold no kernel of this name.
+    """
+    sections = _sections_with(cubin, entry)
+    sizes = {}
+    for attribute, data in _long_attributes(sections[f".nv.info.{entry}"]):
+        if attribute == EIATTR_KPARAM_INFO and len(data) == 12:
+            # Its number and offset, then bit fields whose upper 14 bits are the size.
+            _, number, _, packed = struct.unpack("<IHHI", data)
+            sizes[number] = packed >> 18
+    return tuple(size for _, size in sorted(sizes.items()))
 
 
 def _sections_with(cubin: bytes, entry: str) -> dict[str, Section]:

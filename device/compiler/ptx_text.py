@@ -12,10 +12,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memlab.device.compiler.translation_unit import Architecture
 
 _COMMENT_OR_STRING = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.S)
+_DUMP_HEAD = re.compile(r"^Fatbin \w+ code:\n=+\n(?:[^\n]+\n)*", re.M)
 _VERSION = re.compile(r"^[ \t]*\.version[ \t]+(\d{1,4})\.(\d{1,4})\b", re.M)
 _TARGET = re.compile(r"^[ \t]*\.target[ \t]+sm_(\d{1,4})([af]?)\b", re.M)
+_TARGET_NAME = re.compile(r"sm_(\d{1,4})([af]?)")
 _ADDRESS_SIZE = re.compile(r"^[ \t]*\.address_size[ \t]+(\d{1,4})\b", re.M)
 _HEADER = re.compile(
     r"\.(entry|func)\b\s*(?:\([^)]*\)\s*)?([\w$%]+)\s*(?:\(([^)]*)\))?([^;{}]*)([;{])"
@@ -51,6 +57,19 @@ class PtxTarget:
 
     def __str__(self) -> str:
         return f"sm_{self.number}{self.suffix}"
+
+    def runs_as_ptx(self, architecture: Architecture) -> bool:
+        """Whether a GPU of an architecture takes PTX for this one: the same, or a later one."""
+        number = 10 * architecture[0] + architecture[1]
+        is_family = number // 10 == self.number // 10 and number >= self.number
+        return {"": number >= self.number, "a": number == self.number, "f": is_family}[self.suffix]
+
+    def runs_as_machine_code(self, architecture: Architecture) -> bool:
+        """Whether a GPU of an architecture executes machine code for this one: of its major."""
+        number = 10 * architecture[0] + architecture[1]
+        if self.suffix == "a":
+            return number == self.number
+        return number // 10 == self.number // 10 and number >= self.number
 
 
 @dataclass(frozen=True)
@@ -124,10 +143,24 @@ def is_ptx(text: str) -> bool:
 
 
 def split_modules(text: str) -> list[str]:
-    """The modules of a file, each from its `.version` on; lines before the first belong to it."""
-    starts = [found.start() for found in _VERSION.finditer(without_comments(text))]
-    bounds = [0, *starts[1:], len(text)]
-    return [text[start:end] for start, end in pairwise(bounds)]
+    """The modules of a file, each from its `.version` on; what cuobjdump prints is left out.
+
+    The first module begins with the file: its lines are the file's.
+    """
+    text = _DUMP_HEAD.sub(_line_ends, text)
+    code = without_comments(text)
+    starts = [found.start() for found in _VERSION.finditer(code)]
+    if not starts:
+        return []
+    if code[: starts[0]].strip():  # no comment, and no PTX
+        text = _line_ends(text[: starts[0]]) + text[starts[0] :]
+        return split_modules(text)
+    return [text[start:end] for start, end in pairwise([0, *starts[1:], len(text)])]
+
+
+def _line_ends(found: str | re.Match[str]) -> str:
+    text = found if isinstance(found, str) else found[0]
+    return "\n" * text.count("\n")
 
 
 def version(ptx: str) -> tuple[int, int] | None:
@@ -140,6 +173,18 @@ def target(ptx: str) -> PtxTarget | None:
     """The architecture that a module is made for; None if it declares none."""
     found = _TARGET.search(without_comments(ptx))
     return PtxTarget(int(found[1]), found[2]) if found else None
+
+
+def read_target(name: str) -> PtxTarget:
+    """An architecture by its name, such as `sm_90a`.
+
+    Raises:
+        ValueError: It is no such name.
+    """
+    found = _TARGET_NAME.fullmatch(name)
+    if found is None:
+        raise ValueError(name)
+    return PtxTarget(int(found[1]), found[2])
 
 
 def address_bits(ptx: str) -> int | None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import struct
 import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memlab.device.compiler import ptx_text
+from memlab.device.compiler import cubin as cubin_file
+from memlab.device.compiler import fat_binary, ptx_text
 from memlab.device.debug_info.ptx_signatures import find_entry
 from memlab.device.properties import version_text
 from memlab.errors import MemlabWarning, UsageError
 from memlab.kernels.launch import source_lines
-from memlab.kernels.user.compiled_source import CompiledSource
+from memlab.kernels.user.compiled_source import CompiledSource, is_binary_file
 from memlab.kernels.user.kernel import MAX_SOURCE_BYTES, is_compiled, read_source
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from memlab.device.compiler.translation_unit import Architecture
     from memlab.kernels.user.kernel import UserKernel
 
@@ -40,17 +44,19 @@ def compiled_source(kernel: UserKernel, architecture: Architecture) -> CompiledS
         The kernel; None where its source is to be compiled.
 
     Raises:
-        UsageError: The file is no PTX, or has no such kernel.
+        UsageError: The file has no compiled code, no such kernel, or none for the device.
+        DeviceError: There is no program that reads the file.
     """
     if not is_compiled(kernel):
         return None
     given = kernel.compiled or CompiledSource("", kernel.entry, source_name=kernel.source)
-    text = given.ptx or read_source(kernel)
     name = given.source_name or kernel.source
-    if not ptx_text.is_ptx(text):
-        raise UsageError(f"{name} is no PTX: there is no .version directive; name a file with one")
-    entry = find_entry(text, given.entry, name)
-    module = _fitting_module(ptx_text.split_modules(text), entry, architecture)
+    modules = _modules(kernel, given, name)
+    known = dict.fromkeys(entry for module in modules for entry in ptx_text.kernels(module))
+    if not known:
+        return _machine_code(kernel, given, architecture, name)
+    entry = find_entry(known, given.entry, name)
+    module = _fitting_module(modules, entry, architecture)
     _warn_of_version(module, name)
     found = replace(given, ptx=module, entry=entry, source_name=name)
     if given.source:
@@ -59,14 +65,58 @@ def compiled_source(kernel: UserKernel, architecture: Architecture) -> CompiledS
     return replace(found, source=source or module, source_name=path or name)
 
 
-def _fitting_module(modules: list[str], entry: str, architecture: Architecture) -> str:
+def _modules(kernel: UserKernel, given: CompiledSource, name: str) -> Sequence[str]:
+    """The PTX modules of a kernel that comes compiled; none where it is machine code alone."""
+    if given.cubin and not given.ptx:
+        return ()
+    if not given.ptx and is_binary_file(kernel.source):
+        return fat_binary.ptx_modules(*fat_binary.state_of(kernel.source))
+    text = given.ptx or read_source(kernel)
+    if not ptx_text.is_ptx(text):
+        raise UsageError(f"{name} is no PTX: there is no .version directive; name a file with one")
+    modules = ptx_text.split_modules(text)
+    if not any(map(ptx_text.kernels, modules)):
+        raise UsageError(f"{name} has no kernel: in PTX, .visible .entry NAME declares one")
+    return modules
+
+
+def _machine_code(
+    kernel: UserKernel, given: CompiledSource, architecture: Architecture, name: str
+) -> CompiledSource:
+    """The machine code with a kernel that a GPU of an architecture executes.
+
+    Raises:
+        UsageError: There is no such kernel, or it is for other architectures.
+    """
+    if given.cubin:
+        entry = find_entry(cubin_file.kernel_names(given.cubin), given.entry, name)
+        return replace(given, entry=entry, source_name=name)
+    found = fat_binary.cubins(*fat_binary.state_of(kernel.source))
+    known = dict.fromkeys(entry for each in found for entry in cubin_file.kernel_names(each.code))
+    entry = find_entry(known, given.entry, name)
+    holding = [each for each in found if entry in cubin_file.kernel_names(each.code)]
+    fitting = [each for each in holding if each.target.runs_as_machine_code(architecture)]
+    if not fitting:
+        targets = ", ".join(dict.fromkeys(str(each.target) for each in holding))
+        raise UsageError(
+            f"{name} has no PTX, only machine code for {targets}, which such a GPU alone executes: "
+            "name one, as in --device 0, or a file with PTX"
+        )
+    best = max(fitting, key=lambda each: each.target.number)
+    try:
+        cubin_file.kernel_resources(best.code, entry)
+        cubin_file.parameter_sizes(best.code, entry)
+    except (LookupError, ValueError, struct.error):
+        raise UsageError(f"{name}: the machine code of {entry} is damaged: make it again") from None
+    return replace(given, cubin=best.code, entry=entry, source_name=name)
+
+
+def _fitting_module(modules: Sequence[str], entry: str, architecture: Architecture) -> str:
     """The module with a kernel, for the latest architecture that the device can execute."""
-    number = 10 * architecture[0] + architecture[1]
 
     def rank(module: str) -> tuple[bool, int]:
         target = ptx_text.target(module)
-        made_for = target.number if target else 0
-        return made_for <= number, made_for
+        return (target.runs_as_ptx(architecture), target.number) if target else (False, 0)
 
     holding = [module for module in modules if entry in ptx_text.kernels(module)]
     return max(holding, key=rank)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from memlab.device.compiler.compile import compile_with_debug_info
 from memlab.device.compiler.diagnostics import NameExpressionError
-from memlab.device.debug_info import kernel_signatures, ptx_signatures
+from memlab.device.debug_info import cubin_signatures, kernel_signatures, ptx_signatures
 from memlab.errors import UsageError, suggest_nearest
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def signatures(unit: TranslationUnit) -> tuple[Signature, ...]:
     """
     if unit.ptx:
         return ptx_signatures.read_signatures(unit.ptx, unit.source_name)
+    if unit.cubin:
+        return cubin_signatures.read_signatures(unit.cubin)
     return _signatures_from_output(compile_with_debug_info(unit))
 
 
@@ -56,6 +58,8 @@ def signature_of(unit: TranslationUnit, entry: str) -> Signature:
     """
     if unit.ptx:
         return ptx_signatures.find_signature(unit.ptx, entry, unit.source_name)
+    if unit.cubin:
+        return cubin_signatures.read_signature(unit.cubin, entry)
     declared, name = dict(declared_kernels(unit.source)), unit.source_name
     if not entry:
         kernels = signatures(unit)

@@ -7,7 +7,7 @@ A `.u64` may be a pointer or a number, and a `.b8` array any structure: such a p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -48,22 +48,26 @@ def find_signature(ptx: str, entry: str, name: str) -> Signature:
     Raises:
         UsageError: There is no such kernel, or several, or a parameter cannot be read.
     """
-    return _signature(ptx, find_entry(ptx, entry, name), name)
+    return _signature(ptx, find_entry(ptx_text.kernels(ptx), entry, name), name)
 
 
-def find_entry(ptx: str, entry: str, name: str) -> str:
-    """The name in the PTX of the kernel that a user names; see `find_signature`.
+def find_entry(known: Collection[str], entry: str, name: str) -> str:
+    """The name in compiled code of the kernel that a user names; see `find_signature`.
+
+    Args:
+        known: The names of the kernels in the compiled code.
+        entry: The name that the user gave; empty for the only kernel.
+        name: The file's name, for messages.
 
     Raises:
         UsageError: There is no such kernel, or several.
     """
-    known = ptx_text.kernels(ptx)
     if entry in known:
         return entry
     found = [
         each
         for each in known
-        if not entry or entry in (_source_name(each), _source_name(each).rpartition("::")[2])
+        if not entry or entry in (plain_name(each), plain_name(each).rpartition("::")[2])
     ]
     if len(found) == 1:
         return found[0]
@@ -71,14 +75,14 @@ def find_entry(ptx: str, entry: str, name: str) -> str:
         f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
     )
     if not known:
-        raise UsageError(f"{name} has no kernel: PTX declares one by .visible .entry NAME")
+        raise UsageError(f"{name} has no kernel: in PTX, .visible .entry NAME declares one")
     if not entry:
         raise UsageError(
             f"{name} has {len(known)} kernels, {listed}: name one, as in {name}:{next(iter(known))}"
         )
     if found:
         raise UsageError(
-            f"{name} has several kernels {entry!r}: give the name of one in the PTX, "
+            f"{name} has several kernels {entry!r}: give the compiled name of one, "
             + " or ".join(map(repr, found))
         )
     raise UsageError(f"{name} has no kernel {entry!r}: {suggest_nearest(entry, known)}")
@@ -116,7 +120,7 @@ def _signature(ptx: str, entry: str, name: str) -> Signature:
         ) from None
     most, block = ptx_text.block_limits(kernel)
     return Signature(
-        _source_name(entry),
+        plain_name(entry),
         entry,
         tuple(_parameter(each, entry) for each in parameters),
         tuple(_variables(ptx)),
@@ -125,8 +129,8 @@ def _signature(ptx: str, entry: str, name: str) -> Signature:
     )
 
 
-def _source_name(entry: str) -> str:
-    """The name in C++ without parameters, as far as the mangled name tells it."""
+def plain_name(entry: str) -> str:
+    """The name in C++ without parameters or template arguments, if it is mangled."""
     if parts := name_parts(entry):
         return "::".join(parts)
     plain = _PLAIN_NAME.match(entry)  # `_Z`, the length, the name, and then the types
@@ -157,7 +161,7 @@ def _variables(ptx: str) -> Iterator[ModuleVariable]:
     for each in ptx_text.variables(ptx):
         if each.space in _SPACES and not each.is_extern and not each.name.startswith("$"):
             yield ModuleVariable(
-                _source_name(each.name),
+                plain_name(each.name),
                 each.name,
                 _SPACES[each.space],
                 _element_type(each.type),

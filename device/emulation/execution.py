@@ -135,6 +135,11 @@ class Execution:
             PtxError: The program has an instruction that the emulator does not know.
             UsageError: As the constructor.
         """
+        if not compiled.ptx:
+            raise parser.PtxError(
+                f"{launch.kernel} comes as machine code alone, which only a GPU executes: name "
+                "one, as in --device 0, or a file with PTX"
+            )
         source = source_lines(launch.source)
         program = _load_program(compiled.ptx, launch.entry, tuple(source))
         program = adapt(program) if adapt else program

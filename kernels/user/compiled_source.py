@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from memlab.kernels.signature import KernelParameter
 
-PTX_SUFFIX = ".ptx"
+BINARY_SUFFIXES = (".cubin", ".fatbin", ".o", ".a", ".so", ".exe", ".out")
+"""Suffixes of files that hold PTX or machine code, besides `.ptx`; programs often have none."""
+
+_BINARY_MAGIC = (b"\x7fELF", b"\x50\xed\x55\xba", b"!<arch>\n", b"MZ")
+"""The first bytes of ELF files, fat binaries, archives, and programs of Windows."""
+_SHARED_LIBRARY = re.compile(r"\.so(?:\.\d+)*$")
 
 
 @dataclass(frozen=True)
@@ -17,7 +23,8 @@ class CompiledSource:
     """A compiled kernel, and the source that its lines refer to.
 
     Attributes:
-        ptx: The PTX, one module for one architecture.
+        ptx: The PTX; of several modules, the one with the kernel that suits the device is taken.
+            Empty for machine code alone, which only a GPU executes.
         entry: The kernel's name in the PTX, or in C++ without parameters; empty for the only one.
         source: The text that the `.loc` lines of the PTX refer to; empty for the lines of the PTX
             itself.
@@ -37,5 +44,19 @@ class CompiledSource:
 
 
 def is_compiled_file(path: str) -> bool:
-    """Whether a path names a file with compiled kernels, by its suffix."""
-    return Path(path).suffix.lower() == PTX_SUFFIX
+    """Whether a path names a file with compiled kernels."""
+    return path.lower().endswith(".ptx") or is_binary_file(path)
+
+
+def is_binary_file(path: str) -> bool:
+    """Whether a path names a file with machine code, by its suffix or its first bytes."""
+    name = path.lower()
+    if name.endswith(BINARY_SUFFIXES) or _SHARED_LIBRARY.search(name):
+        return True
+    try:
+        if Path(path).suffix or not Path(path).is_file():
+            return False
+        with Path(path).open("rb") as file:
+            return file.read(8).startswith(_BINARY_MAGIC)
+    except (OSError, ValueError):
+        return False

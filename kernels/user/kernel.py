@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,24 @@ from typing import Any
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.user.argument_layout import ArgumentLayout
 from memlab.kernels.user.arguments import ExpectedOutput, Specification
-from memlab.kernels.user.compiled_source import CompiledSource, is_compiled_file
+from memlab.kernels.user.compiled_source import (
+    CompiledSource,
+    is_binary_file,
+    is_compiled_file,
+)
 from memlab.kernels.user.compiler_flags import flag_options
 from memlab.kernels.user.launch_options import OPTION_READERS
 
 MAX_SOURCE_BYTES = 16 << 20
 """The longest source file that is read; a longer file is data that was named by mistake."""
 
-_SOURCE_SUFFIX = re.compile(r"\.(?:cu|cuh|cpp|cc|cxx|hpp|h|ptx)(?=:|$)")
+MAX_BINARY_BYTES = 1 << 30
+"""The longest file with machine code that is read; the largest libraries have about that."""
+
+_SOURCE_SUFFIX = re.compile(
+    r"\.(?:cu|cuh|cpp|cc|cxx|hpp|h|ptx|cubin|fatbin|o|a|so(?:\.\d+)*|exe|out)(?=:|$)"
+)
+_FOLDER_AND_NAME = re.compile(r"[^:]*/[^:/]+(?=:|$)")
 _DEFINE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:=(.*))?", re.DOTALL)
 
 
@@ -113,14 +123,21 @@ def split_target(target: str) -> tuple[str, str] | None:
     """Split `FILE.cu:ENTRY` into the file and the entry; None if it names no source file.
 
     Both the path and the entry, a C++ name, may contain colons: the first split whose file exists
-    is taken.
+    is taken. A program without a suffix is named with its folder, `./app:saxpy`.
     """
     splits = [
         (target[: match.end()], target[match.end() + 1 :].strip().lstrip(":"))
-        for match in _SOURCE_SUFFIX.finditer(target)
+        for match in (*_SOURCE_SUFFIX.finditer(target), *_program(target))
     ]
     existing = [split for split in splits if _is_file(Path(split[0]))]
     return next(iter(existing or splits), None)
+
+
+def _program(target: str) -> Iterator[re.Match[str]]:
+    """The file of a target without a suffix, if it is a program: `./app:saxpy`."""
+    match = _FOLDER_AND_NAME.match(target)
+    if match and is_binary_file(match[0]):
+        yield match
 
 
 def apply_launch_options(kernel: UserKernel, options: Mapping[str, Any]) -> UserKernel:
@@ -177,7 +194,7 @@ def is_object(kernel: UserKernel) -> bool:
 
 
 def read_source(kernel: UserKernel) -> str:
-    """Read the source text of a kernel; of one that comes compiled, its PTX.
+    """Read the source text of a kernel; of one that comes compiled, its PTX, or any bytes.
 
     A kernel object of a Python package has none before it is compiled.
 
@@ -192,11 +209,14 @@ def read_source(kernel: UserKernel) -> str:
     try:
         if path.exists() and not path.is_file():
             raise UsageError(f"{path} is not a file: name one, as in saxpy.cu:saxpy")
-        if path.stat().st_size > MAX_SOURCE_BYTES:
+        most = MAX_BINARY_BYTES if is_binary_file(kernel.source) else MAX_SOURCE_BYTES
+        if path.stat().st_size > most:
             raise UsageError(
-                f"{path} has {path.stat().st_size} bytes; a source has at most "
-                f"{MAX_SOURCE_BYTES}: name the file with the kernel's text"
+                f"{path} has {path.stat().st_size} bytes; a source has at most {most}: name the "
+                "file with the kernel's text"
             )
+        if is_binary_file(kernel.source):
+            return path.read_bytes().decode("latin-1")
         # Comments in another encoding are accepted: C++ itself needs only ASCII. Some editors
         # begin a file with a byte order mark, which is not part of its first line.
         return path.read_text(encoding="utf-8-sig", errors="replace")

@@ -18,7 +18,13 @@ from memlab.device.properties import device_summary
 from memlab.errors import DeviceError, MemlabError, UsageError
 from memlab.kernels import catalog
 from memlab.kernels.user.arguments import ExpectedOutput, Specification
-from memlab.kernels.user.kernel import UserKernel, compile_options, is_object, read_source
+from memlab.kernels.user.kernel import (
+    UserKernel,
+    compile_options,
+    is_compiled,
+    is_object,
+    read_source,
+)
 from memlab.roofline.documents.runs import run_document
 from memlab.version import memlab_version
 
@@ -132,10 +138,11 @@ def point_key(job: PointJob, device_facts: str) -> str:
         content["kernel"] = [kernel, _sha256(found.source), sorted(job.parameters.items())]
     else:
         source = read_source(kernel)
-        headers = find_headers(source, kernel.source, compile_options(kernel))
+        options = compile_options(kernel)
+        headers = () if is_compiled(kernel) else find_headers(source, kernel.source, options).own
         content["kernel"] = [
             _sha256(source),
-            [[name, hashlib.sha256(text).hexdigest()] for name, text in headers.own],
+            [[name, hashlib.sha256(text).hexdigest()] for name, text in headers],
             {
                 option.name: _option_facts(getattr(kernel, option.name))
                 for option in fields(kernel)
