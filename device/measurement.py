@@ -55,8 +55,10 @@ class Code:
         source_sha256: SHA-256 of the source's text, without its headers; hexadecimal.
         machine_code_sha256: SHA-256 of the kernel's machine code, hexadecimal. Debug information
             and other kernels of the file do not change it. Empty where there is none.
-        compiler: The compiler and its version, `NVRTC 13.0`.
+        compiler: The compiler and its version, `NVRTC 13.5.37`, or `nvcc 13.5.37 with gcc
+            12.2.0`.
         options: The options of the compiler that the launch sets, `-D` not among them.
+        left_out: The headers that were not found, and without which the source compiled.
     """
 
     source_name: str = ""
@@ -64,6 +66,7 @@ class Code:
     machine_code_sha256: str = ""
     compiler: str = ""
     options: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

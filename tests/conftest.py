@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 from paths import REPOSITORY
 
+from memlab.device.compiler import nvcc
 from memlab.device.emulation import execution
 from memlab.device.measurement import (
     Counters,
@@ -120,6 +121,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         )
         if repeated or (item.path.is_relative_to(FUZZ_TESTS) and item.path != FOUND_BEFORE):
             item.add_marker("slow")
+
+
+@pytest.fixture
+def without_nvcc(monkeypatch):
+    """A machine on which NVRTC is the only compiler."""
+    monkeypatch.setattr(nvcc, "find_toolchain", lambda: None)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,7 +16,7 @@ EXIT_NOTHING_RUNS = 3
 
 
 def doctor(as_json: options.JsonOption = False, store: options.StoreOption = None) -> None:
-    """Show what works here: driver, PyCUDA, NVRTC, counters, clocks, memory, store."""
+    """Show what works here: driver, PyCUDA, NVRTC, nvcc, counters, clocks, memory, store."""
     report = memlab.doctor(store)
     if as_json:
         print_json(_document(report))

@@ -7,13 +7,13 @@ compiled.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,22 +78,45 @@ def hash_groups(groups: Sequence[Sequence[str | bytes]]) -> str:
 
 
 def load_output(name: str) -> CompilerOutput | None:
-    """Read the output of a key; None if there is none, or it is damaged or unreadable."""
+    """Read the output of a key.
+
+    Returns:
+        None if there is none, if it is damaged or unreadable, or if a file of the system that the
+        compiler read has changed since.
+    """
     parts = load_parts(name)
     if parts is None:
         return None
     try:
-        ptx, cubin, log, lowered_name, compiler = parts
-        return CompilerOutput(
-            ptx.decode(), cubin, log.decode(), lowered_name.decode(), compiler.decode()
+        ptx, cubin, log, lowered_name, compiler, left_out, files = parts
+        output = CompilerOutput(
+            ptx.decode(),
+            cubin,
+            log.decode(),
+            lowered_name.decode(),
+            compiler.decode(),
+            tuple(json.loads(left_out)),
+            tuple((path, size, time) for path, size, time in json.loads(files)),
         )
-    except ValueError:
+    except (ValueError, TypeError):
         return None
+    return output if all(file_state(Path(file[0])) == file for file in output.files) else None
 
 
 def store_output(name: str, output: CompilerOutput) -> None:
     """Store an output under a key, completely or not at all; a failure is ignored."""
-    store_parts(name, [p.encode() if isinstance(p, str) else p for p in astuple(output)])
+    fields = (getattr(output, each.name) for each in dataclasses.fields(output))
+    texts = (json.dumps(each) if isinstance(each, tuple) else each for each in fields)
+    store_parts(name, [p.encode() if isinstance(p, str) else p for p in texts])
+
+
+def file_state(path: Path) -> tuple[str, int, int] | None:
+    """A file's path, its size in bytes and the time of its last change in nanoseconds, or None."""
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return str(path), state.st_size, state.st_mtime_ns
 
 
 def load_parts(name: str) -> list[bytes] | None:

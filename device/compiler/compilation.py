@@ -1,61 +1,86 @@
-"""Compilation by NVRTC: in a child process, and again without the host code that it refuses."""
+"""Which compiler compiles a source, and how: in a child process, without refused host code.
+
+NVRTC is asked first: it is always there, and takes half the time. What it refuses, nvcc compiles
+where it is installed. Both are asked again, without the host code that they refuse and without the
+headers that do not exist, as long as that changes anything. Where both refuse, the error is nvcc's:
+it does not complain of what only NVRTC lacks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from memlab.device.compiler import forked_process, host_code, nvrtc
-from memlab.device.compiler.diagnostics import CompileError, error_from_log
-from memlab.device.compiler.translation_unit import Architecture, CompilerOutput, TranslationUnit
+from memlab.device.compiler import forked_process, host_code, nvcc, nvrtc
+from memlab.device.compiler.diagnostics import CompileError, error_from_log, missing_header
+from memlab.device.compiler.headers import IncludedHeaders, missing_packages
+from memlab.device.compiler.translation_unit import (
+    Architecture,
+    CompilerAnswer,
+    CompilerOutput,
+    TranslationUnit,
+)
 from memlab.device.properties import version_text
-from memlab.errors import DeviceError
+from memlab.errors import DeviceError, MemlabError
 
 
-def compile_without_host_code(unit: TranslationUnit, own_headers: Sequence[str]) -> CompilerOutput:
+@dataclass(frozen=True)
+class _Compiler:
+    """A compiler.
+
+    Attributes:
+        name: Its name and version, for messages.
+        compile: Compiles a unit without some headers, in a child process.
+        default_device: Its option that makes plain functions device functions; empty for none.
+        is_nvcc: Whether it is nvcc, which needs no advice to ask nvcc, and whose output names those
+            of the headers left out that it missed.
+    """
+
+    name: str
+    compile: Callable[[TranslationUnit, Sequence[str]], CompilerAnswer]
+    default_device: str = ""
+    is_nvcc: bool = False
+
+
+def compile_source(unit: TranslationUnit, included: IncludedHeaders) -> CompilerOutput:
     """Compile a source that is text.
 
     Args:
         unit: The translation unit.
-        own_headers: The texts of the user's headers that it can include.
+        included: The headers that it can include.
 
     Raises:
         CompileError: The source does not compile.
         NameExpressionError: The name expression names no kernel of the source.
+        UsageError: The source includes a file outside the named folders.
         DeviceError: NVRTC is not installed.
     """
-    current = unit
-    removed: list[str] = []
     try:
-        for _ in range(host_code.MAX_PASSES):
-            answer = forked_process.call_in_child(partial(nvrtc.run_nvrtc, current))
-            if not isinstance(answer, str):
-                break
-            before = current
-            text, errors = host_code.remove_host_code(
-                before.source, unit.source_name, answer, own_headers
-            )
-            removed.extend(errors)
-            current = replace(before, source=text)
-            if host_code.UNANNOTATED_FUNCTION_MESSAGE in answer:
-                options = (*current.options, host_code.DEFAULT_DEVICE_OPTION)
-                current = replace(current, options=options)
-            if current == before:
-                break
-    except forked_process.ChildProcessLostError as lost:
-        if unit.name_expression and lost.crashed:
-            # Without the name expression, NVRTC may report an error instead of crashing.
-            compile_without_host_code(replace(unit, name_expression=""), own_headers)
-        advice = "remove parts of the source to find the one that the compiler cannot process"
-        raise CompileError(f"NVRTC {lost} while compiling {unit.source_name}", advice) from None
-    if isinstance(answer, str):
-        raise error_from_log(
-            answer, unit, f"NVRTC {version_text(nvrtc.compiler_version())}", removed
-        )
-    if isinstance(answer, DeviceError):
-        raise answer
-    return answer
+        return _compile_without_host_code(_nvrtc(), unit, included)
+    except CompileError as error:
+        refused = error
+    try:
+        toolchain = nvcc.find_toolchain()
+    except DeviceError:
+        toolchain = None
+    system = toolchain.folders if toolchain else ()
+    absent = [
+        name
+        for name in included.absent
+        # Where CUDA's headers are not installed, they are missed, not those of the host.
+        if not missing_packages() and not any((path / name).is_file() for path in system)
+    ]
+    if missing_header(refused.log) in absent:
+        try:
+            return _compile_without_host_code(_nvrtc(), unit, included, absent)
+        except CompileError as error:
+            refused = error
+    if toolchain is None:
+        raise refused
+    return _compile_without_host_code(_nvcc(toolchain), unit, included, absent)
 
 
 def check_architecture(architecture: Architecture) -> None:
@@ -75,6 +100,90 @@ def check_architecture(architecture: Architecture) -> None:
         f"choose a device with one of these; the nearest is {version_text(closest)}"
     )
     raise DeviceError(message)
+
+
+def _nvrtc() -> _Compiler:
+    def compile_unit(unit: TranslationUnit, left_out: Sequence[str]) -> CompilerAnswer:
+        return forked_process.call_in_child(partial(nvrtc.run_nvrtc, unit, left_out))
+
+    name = f"NVRTC {version_text(nvrtc.compiler_version())}"
+    return _Compiler(name, compile_unit, host_code.DEFAULT_DEVICE_OPTION)
+
+
+def _nvcc(toolchain: nvcc.Toolchain) -> _Compiler:
+    def compile_unit(unit: TranslationUnit, left_out: Sequence[str]) -> CompilerAnswer:
+        with TemporaryDirectory(prefix="memlab-nvcc-", ignore_cleanup_errors=True) as name:
+            folder = Path(name).resolve()
+            return forked_process.call_in_child(
+                partial(nvcc.run_nvcc, unit, left_out, toolchain, folder)
+            )
+
+    return _Compiler(toolchain.version, compile_unit, is_nvcc=True)
+
+
+def _nvcc_advice() -> str:
+    """How to have nvcc compile a source."""
+    try:
+        toolchain = nvcc.find_toolchain()
+    except DeviceError as error:
+        return f"have nvcc compile it: {error}"
+    return "" if toolchain else f"have nvcc compile it: {nvcc.INSTALL_ADVICE}"
+
+
+def _compile_without_host_code(
+    compiler: _Compiler,
+    unit: TranslationUnit,
+    included: IncludedHeaders,
+    absent: Sequence[str] = (),
+) -> CompilerOutput:
+    """Compile, again and again without the host code and the headers that are refused.
+
+    Args:
+        compiler: The compiler.
+        unit: The translation unit.
+        included: The headers that it can include.
+        absent: The headers that are nowhere, each of which is left out if it is missed.
+
+    Raises:
+        As `compile_source`.
+    """
+    own_headers = [content.decode(errors="replace") for _, content in included.own]
+    current = unit
+    left_out = tuple(absent) if compiler.is_nvcc else ()
+    removed: list[str] = []
+    try:
+        for _ in range(host_code.MAX_PASSES + len(absent)):
+            answer = compiler.compile(current, left_out)
+            if not isinstance(answer, str):
+                break
+            before = current, left_out
+            missed = missing_header(answer)
+            if missed in absent and missed not in left_out:
+                left_out = (*left_out, missed)
+            text, errors = host_code.remove_host_code(
+                current.source, unit.source_name, answer, own_headers
+            )
+            removed.extend(errors)
+            current = replace(current, source=text)
+            if compiler.default_device and host_code.UNANNOTATED_FUNCTION_MESSAGE in answer:
+                current = replace(current, options=(*current.options, compiler.default_device))
+            if (current, left_out) == before:
+                break
+    except forked_process.ChildProcessLostError as lost:
+        if unit.name_expression and lost.crashed:
+            # Without the name expression, the compiler may report an error instead of crashing.
+            _compile_without_host_code(
+                compiler, replace(unit, name_expression=""), included, absent
+            )
+        advice = "remove parts of the source to find the one that the compiler cannot process"
+        name = compiler.name.partition(" ")[0]
+        raise CompileError(f"{name} {lost} while compiling {unit.source_name}", advice) from None
+    if isinstance(answer, str):
+        nvcc_advice = "" if compiler.is_nvcc else _nvcc_advice()
+        raise error_from_log(answer, unit, compiler.name, removed, left_out, nvcc_advice)
+    if isinstance(answer, MemlabError):
+        raise answer
+    return answer
 
 
 def _architecture_number(architecture: Architecture) -> int:

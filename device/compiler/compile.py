@@ -33,6 +33,7 @@ class CompiledKernel:
         resources: The registers and memory that the kernel needs.
         log: The compiler's warnings, or why there is no machine code; empty if there were none.
         compiler: Who made the machine code, with the version; empty if unknown.
+        left_out: The headers that were not found, and without which the source compiled.
     """
 
     architecture: Architecture
@@ -41,6 +42,7 @@ class CompiledKernel:
     resources: Resources
     log: str
     compiler: str = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def loadable(self) -> bytes:
@@ -74,9 +76,7 @@ def compile_unit(unit: TranslationUnit) -> CompilerOutput:
         from memlab.device.compiler import compilation  # takes time to import, and is rarely needed
 
         compilation.check_architecture(unit.architecture)
-        output = compilation.compile_without_host_code(
-            unit, [content.decode(errors="replace") for _, content in included.own]
-        )
+        output = compilation.compile_source(unit, included)
         cache.store_output(key, output)
     return output
 
@@ -99,7 +99,13 @@ def compile_kernel(unit: TranslationUnit, entry: str) -> CompiledKernel:
     else:
         resources = Resources(None, ptx_text.static_shared_bytes(output.ptx, entry), None)
     return CompiledKernel(
-        unit.architecture, output.ptx, output.cubin, resources, output.log, output.compiler
+        unit.architecture,
+        output.ptx,
+        output.cubin,
+        resources,
+        output.log,
+        output.compiler,
+        output.left_out,
     )
 
 
@@ -113,6 +119,7 @@ def code_record(launch: Launch, compiled: CompiledKernel) -> Code:
         else "",
         compiler=compiled.compiler,
         options=launch.compile_options,
+        left_out=compiled.left_out,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from memlab.device.compiler import headers
@@ -14,7 +15,17 @@ if TYPE_CHECKING:
 
     from memlab.device.compiler.translation_unit import TranslationUnit
 
-_RTC_GUARD = "between #ifndef __CUDACC_RTC__ and #endif"
+_RTC_GUARD = "hide host code between #ifndef __CUDACC_RTC__ and #endif"
+_NVRTC_LIMITS = (
+    r'cccl/thrust/\S+\(\d+\): error|"thrust(::\w+)?" has no member'
+    r"|a class or namespace name\n.*\bthrust::",
+    r'cccl/cub/\S+\(\d+\): .*#error|"cub" has no member',
+    r"device-side kernel launch|identifier \"cuda[A-Z]|not allowed in JIT mode",
+    r'"std" has no member|namespace "std" has no',
+    r"Unresolved extern function",
+)
+"""Regular expressions for messages about what NVRTC lacks and nvcc has."""
+
 _ADVICE_BY_MESSAGE = (
     (
         r"uses too much shared data",
@@ -22,19 +33,8 @@ _ADVICE_BY_MESSAGE = (
         "use a smaller tile, or extern __shared__ sized at launch",
     ),
     (
-        r'cccl/thrust/\S+\(\d+\): error|"thrust(::\w+)?" has no member'
-        r"|a class or namespace name\n.*\bthrust::",
-        "of Thrust, device code may use only tuples, pairs, functors and iterators here: pass "
-        f"plain pointers to kernels, and hide other uses {_RTC_GUARD}",
-    ),
-    (
-        r'cccl/cub/\S+\(\d+\): .*#error|"cub" has no member',
-        "NVRTC compiles only the parts of CUB for blocks, warps and threads, which "
-        "<cub/cub.cuh> holds",
-    ),
-    (
-        r"device-side kernel launch|identifier \"cuda[A-Z]|not allowed in JIT mode",
-        f"NVRTC compiles only device code: hide host code {_RTC_GUARD}",
+        r"requires separate compilation mode",
+        "kernels that launch kernels are not supported: launch them from the host",
     ),
     (
         r'"std" has no member "(min|max|swap)"',
@@ -51,7 +51,7 @@ _ADVICE_BY_MESSAGE = (
     (
         r'"std" has no member',
         "put the #include that declares it before it (<cmath>, <type_traits>, <utility>), or use "
-        f"libcu++, cuda::std in <cuda/std/...>; hide host code {_RTC_GUARD}",
+        "libcu++, cuda::std in <cuda/std/...>",
     ),
     (r'identifier "u?int\w*\d+_t" is undefined', "put #include <cstdint> before it"),
     (
@@ -75,13 +75,17 @@ _ADVICE_BY_MESSAGE = (
 _MISSING_HEADER = re.compile(r'open source file "([^"]+)"')
 _NAME_MAP = re.compile(r"^__nv_name_map\(\d+\): (?:catastrophic )?error: (.+)$", re.M)
 _ERROR = re.compile(r"^(?!__nv_name_map).*(?:: |^)(?:catastrophic )?error: ", re.M)
+_MESSAGE = re.compile(
+    r"^\S.*: (?:catastrophic )?(?:error|warning|remark)\b|^\d+ (?:catastrophic )?errors? detected"
+)
+_WARNING = re.compile(r"^\S.*?: (?:warning|remark)\b")
 
 
 class CompileError(UsageError):
     """The source does not compile.
 
     Attributes:
-        log: The compiler's complete output, with files and lines.
+        log: The compiler's errors, with files and lines.
     """
 
     def __init__(self, log: str, advice: str) -> None:
@@ -106,7 +110,12 @@ class NameExpressionError(UsageError):
 
 
 def error_from_log(
-    log: str, unit: TranslationUnit, compiler: str, removed: Sequence[str]
+    log: str,
+    unit: TranslationUnit,
+    compiler: str,
+    removed: Sequence[str],
+    left_out: Sequence[str] = (),
+    nvcc_advice: str = "",
 ) -> UsageError:
     """Make an error from the compiler's log.
 
@@ -115,22 +124,58 @@ def error_from_log(
         unit: The translation unit.
         compiler: The compiler's name and version.
         removed: The messages about host code that was removed before this compilation.
+        left_out: The headers that were not found, and that were left out of this compilation.
+        nvcc_advice: How to have nvcc compile the source; empty if it did.
     """
     reason = _NAME_MAP.search(log)
     if reason and not _ERROR.search(log):
         return NameExpressionError(unit.source_name, unit.name_expression, reason[1])
-    # NVRTC puts the name expression into a file of its own.
+    # The compiler reads the name expression from a file of its own.
     log = log.replace("__nv_name_map", f"the name {unit.name_expression!r}")
+    log = _errors_first(log, unit.source_name)
     target = f"{unit.source_name} with {compiler} for {version_text(unit.architecture)}"
-    advice = _advice(log) or f"could not compile {target}: correct the lines it names"
+    advice = _advice(log, left_out, nvcc_advice)
+    advice = advice or f"could not compile {target}: correct the lines it names"
+    if left_out:
+        log = "\n".join((log, f"Left out, since not found: {', '.join(left_out)}"))
     if removed:
-        log = "\n".join((log, "Removed before, as host code that NVRTC refuses:", *removed))
+        log = "\n".join((log, "Removed before, as host code that the compiler refuses:", *removed))
     return CompileError(log, advice)
 
 
-def _advice(log: str) -> str:
+def missing_header(log: str) -> str:
+    """The header that the compiler did not find, as it was included; empty if it found all."""
+    found = _MISSING_HEADER.search(log)
+    return found[1] if found else ""
+
+
+def _errors_first(log: str, source_name: str) -> str:
+    """The errors of a log without its warnings, those in the user's file first.
+
+    A message is a line that names its place, with the lines up to the next one.
+    """
+    messages: list[list[str]] = []
+    for line in log.splitlines():
+        if _MESSAGE.match(line) or not messages:
+            messages.append([])
+        messages[-1].append(line)
+    errors = [each for each in messages if not _WARNING.match(each[0])]
+    if not any(_ERROR.match(each[0]) for each in errors):
+        return log
+    errors.sort(key=lambda each: not each[0].startswith(f"{source_name}("))
+    return "\n".join(line for each in errors for line in each).strip()
+
+
+def _advice(log: str, left_out: Sequence[str], nvcc_advice: str) -> str:
     """The advice for a frequent error; empty for other errors."""
-    header = _MISSING_HEADER.search(log)
+    header = missing_header(log)
     if header:
-        return headers.missing_header_advice(header[1])
-    return next((advice for pattern, advice in _ADVICE_BY_MESSAGE if re.search(pattern, log)), "")
+        return headers.missing_header_advice(header)
+    advice = next((text for pattern, text in _ADVICE_BY_MESSAGE if re.search(pattern, log)), "")
+    if left_out and not advice:
+        # Its types and functions are often named after it.
+        first = next((name for name in left_out if PurePath(name).stem in log), left_out[0])
+        return headers.missing_header_advice(first)
+    if nvcc_advice and any(re.search(pattern, log) for pattern in _NVRTC_LIMITS):
+        return f"NVRTC compiles only device code: {advice or _RTC_GUARD}, or {nvcc_advice}"
+    return advice

@@ -2,7 +2,7 @@
 
 NVRTC crashes on some invalid sources (13.5: `template <foo T>`, and a name expression for it), and
 a few lines of macros can keep it busy forever. A forked child costs a few milliseconds, since it
-has the library loaded already.
+has the library loaded already. It also starts and limits nvcc and the programs that nvcc starts.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +26,8 @@ COMPILE_TIMEOUT_S = 120.0
 """The time limit of one compilation, seconds; all of CUDA's headers together take about two."""
 COMPILE_MEMORY_LIMIT_BYTES = 8 << 30
 """The memory that a compilation may take besides what the process has already mapped."""
+COMPILE_FILE_LIMIT_BYTES = 1 << 30
+"""The size of each file that a compilation may write."""
 
 Result = TypeVar("Result")
 
@@ -68,6 +71,8 @@ def call_in_child(work: Callable[[], Result]) -> Result:
     finally:
         os.close(reader)
         if answer is None:
+            with suppress(ProcessLookupError):  # it has no process group of its own yet
+                os.killpg(child, signal.SIGKILL)
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
     if answer is None:
@@ -83,6 +88,7 @@ def call_in_child(work: Callable[[], Result]) -> Result:
 def _child_main(work: Callable[[], object], writer: int) -> None:
     """Run the work in the child, write the pickled result to a pipe and exit."""
     try:
+        os.setpgid(0, 0)  # the programs that it starts are stopped with it
         faulthandler.disable()
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
@@ -90,6 +96,7 @@ def _child_main(work: Callable[[], object], writer: int) -> None:
         _set_resource_limit(resource.RLIMIT_CORE, 0)
         # If the parent is killed, nothing else stops the child.
         _set_resource_limit(resource.RLIMIT_CPU, int(COMPILE_TIMEOUT_S) + 10)
+        _set_resource_limit(resource.RLIMIT_FSIZE, COMPILE_FILE_LIMIT_BYTES)
         mapped_pages = int(Path("/proc/self/statm").read_text().split()[0])
         _set_resource_limit(
             resource.RLIMIT_AS, mapped_pages * resource.getpagesize() + COMPILE_MEMORY_LIMIT_BYTES

@@ -52,11 +52,13 @@ class IncludedHeaders:
         options: NVRTC's options to find these headers; empty if nothing is included.
         packages: The versions of CUDA's headers, `name==version`.
         own: The other headers, mainly the user's: path and content.
+        absent: The names of headers that are in none of these folders.
     """
 
     options: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     own: tuple[tuple[str, bytes], ...] = ()
+    absent: tuple[str, ...] = ()
 
 
 def find_headers(source: str, source_name: str, options: Sequence[str]) -> IncludedHeaders:
@@ -77,11 +79,12 @@ def find_headers(source: str, source_name: str, options: Sequence[str]) -> Inclu
     """
     if not any(_included_names(source, Path(source_name))):
         return IncludedHeaders()
-    folders = _include_folders(options)
+    own, absent = _user_headers(source, source_name, include_folders(options))
     return IncludedHeaders(
         options=tuple(f"-I{folder}" for folder in (*package_folders(), HOST_HEADERS)),
         packages=_package_versions(),
-        own=tuple(_user_headers(source, source_name, folders).items()),
+        own=tuple(own.items()),
+        absent=absent,
     )
 
 
@@ -111,27 +114,15 @@ def missing_packages() -> tuple[str, ...]:
 
 def missing_header_advice(name: str) -> str:
     """The next step for a header that the compiler did not find, by the included name."""
-    is_standard = "." not in name and "/" not in name
-    if any((Path(folder) / "cuda/std" / name).is_file() for folder in package_folders()):
-        return (
-            f"NVRTC compiles only device code, without the host's <{name}>: include "
-            f"<cuda/std/{name}> instead, or hide it with #ifndef __CUDACC_RTC__"
-        )
-    if is_standard:
-        return (
-            f"NVRTC compiles only device code, without the host's <{name}> (printf, assert "
-            "and mathematical functions are built in): remove it, or hide it with "
-            "#ifndef __CUDACC_RTC__"
-        )
     if name.startswith("curand"):
-        return f"{name} comes with `pip install nvidia-curand`"
+        return f"{name} comes with pip install nvidia-curand"
     missing = missing_packages()
     if missing:
         return (
             f"CUDA's headers come with `pip install {' '.join(missing)}`, "
             "your own are found with -I DIR"
         )
-    return f"name the folder of {name} with -I DIR, or hide host code with #ifndef __CUDACC_RTC__"
+    return f"name the folder of {name} with -I DIR"
 
 
 @cache
@@ -155,7 +146,7 @@ def _spliced_texts(text: str) -> Iterator[str]:
         yield _LINE_SPLICE.sub("", text.replace("??=", "#").replace("??/", "\\"))
 
 
-def _include_folders(options: Sequence[str]) -> list[str]:
+def include_folders(options: Sequence[str]) -> list[str]:
     """The folders of the options `-IDIR` and `--include-path=DIR`."""
     prefixes = ("-I", "--include-path=")
     return [
@@ -166,19 +157,25 @@ def _include_folders(options: Sequence[str]) -> list[str]:
     ]
 
 
-def _user_headers(source: str, source_name: str, folders: Sequence[str]) -> dict[str, bytes]:
-    """Path and content of every included header outside the packages."""
+def _user_headers(
+    source: str, source_name: str, folders: Sequence[str]
+) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """Path and content of every included header outside the packages, and the names of no file."""
     user_folders = [Path(folder) for folder in folders]
     cuda_folders = [Path(folder) for folder in package_folders()]
     readable = (Path(source_name).parent, *user_folders, HOST_HEADERS)
     allowed = [real for folder in readable if (real := _resolved_path(folder))]
     packages = [real for folder in cuda_folders if (real := _resolved_path(folder))]
     contents: dict[str, bytes] = {}
+    absent: dict[str, None] = {}
+    tested: set[str] = set()
     waiting, names = [(source, Path(source_name))], 0
     while waiting:
         text, includer = waiting.pop()
-        for name, quoted in _included_names(text, includer):
+        for name, quoted, is_tested in _included_names(text, includer):
             names += 1
+            found = False
+            tested |= {name} if is_tested else set()
             if names > MAX_INCLUDES:
                 raise UsageError(
                     f"{source_name} and its headers have more than {MAX_INCLUDES} #include lines: "
@@ -188,7 +185,10 @@ def _user_headers(source: str, source_name: str, folders: Sequence[str]) -> dict
             for folder in (*same_folder, *user_folders, *cuda_folders, HOST_HEADERS):
                 path = folder / name  # an absolute name replaces the folder
                 real = _resolved_path(path)
-                if real is None or real.is_dir() or str(real) in contents:
+                if real is None or real.is_dir():
+                    continue
+                found = True
+                if str(real) in contents:
                     continue
                 if any(map(real.is_relative_to, packages)):
                     break
@@ -203,16 +203,19 @@ def _user_headers(source: str, source_name: str, folders: Sequence[str]) -> dict
                     raise UsageError(message)
                 content = contents[str(real)] = _read_header(real, f"{includer} includes {name}")
                 waiting.append((content.decode(errors="surrogateescape"), path))
-    return contents
+            if not found:
+                absent[name] = None
+    # A header that a source asks for before it is included is not missed.
+    return contents, tuple(name for name in absent if name not in tested)
 
 
-def _included_names(text: str, includer: Path) -> Iterator[tuple[str, bool]]:
-    """The names in a text's `#include` lines, and whether they are quoted."""
+def _included_names(text: str, includer: Path) -> Iterator[tuple[str, bool, bool]]:
+    """The names in a text's `#include` lines, whether they are quoted, or in `__has_include`."""
     for reading in _spliced_texts(text):
         for match in _INCLUDE.finditer(reading):
             name = match["quoted"] or match["angled"]
             if name is not None:
-                yield name, match["quoted"] is not None
+                yield name, match["quoted"] is not None, match["directive"] is None
             elif _is_at_line_start(reading, match.start()) and (
                 match["directive"] or match["hidden"]
             ):

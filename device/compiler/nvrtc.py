@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
 from typing import Any
 
 from memlab.device.compiler.assembler_log import with_source_lines
 from memlab.device.compiler.host_libraries import replacements
-from memlab.device.compiler.translation_unit import Architecture, CompilerOutput, TranslationUnit
+from memlab.device.compiler.translation_unit import (
+    Architecture,
+    CompilerAnswer,
+    CompilerOutput,
+    TranslationUnit,
+)
 from memlab.errors import DeviceError
 
 
@@ -57,13 +63,22 @@ def compiler_identity() -> tuple[str, ...]:
     return (package,) if package else tuple(map(str, compiler_version()))
 
 
-def run_nvrtc(unit: TranslationUnit) -> CompilerOutput | str | DeviceError:
-    """Compile; return the output, the log of a failure, or the error if NVRTC cannot be used."""
+def run_nvrtc(unit: TranslationUnit, left_out: Sequence[str]) -> CompilerAnswer:
+    """Compile.
+
+    Args:
+        unit: The translation unit.
+        left_out: The names of headers to replace by empty ones.
+
+    Returns:
+        The output, the log of a failure, or the error if NVRTC cannot be used.
+    """
     try:
         text = unit.source.encode(errors="replace")
         # These are found before any header in a folder.
-        names = [name.encode() for name in replacements()]
-        texts = [replaced.encode() for replaced in replacements().values()]
+        replaced = {**replacements(), **dict.fromkeys(left_out, "")}
+        names = [os.fsencode(name) for name in replaced]
+        texts = [content.encode() for content in replaced.values()]
         (program,) = _call_nvrtc(
             "nvrtcCreateProgram", text, os.fsencode(unit.source_name), len(names), texts, names
         )
@@ -82,7 +97,8 @@ def run_nvrtc(unit: TranslationUnit) -> CompilerOutput | str | DeviceError:
             _program_bytes(program, "CUBIN"),
             log,
             lowered.decode(),
-            f"NVRTC {'.'.join(compiler_identity())}",
+            compiler=f"NVRTC {'.'.join(compiler_identity())}",
+            left_out=tuple(left_out),
         )
     except DeviceError as error:
         return error

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from memlab.errors import MemlabError
+
 if TYPE_CHECKING:
     from memlab.kernels.launch import Launch
 
@@ -86,6 +88,9 @@ class CompilerOutput:
         log: The compiler's warnings.
         lowered_name: The name expression's name in the compiled code; empty without one.
         compiler: Who made the machine code, with the version: `NVRTC 13.0.88`; empty if unknown.
+        left_out: The headers that were not found, and without which the source compiled.
+        files: The files besides the user's that were read: path, size in bytes, time of the last
+            change in nanoseconds. Only nvcc reads such.
     """
 
     ptx: str
@@ -93,3 +98,9 @@ class CompilerOutput:
     log: str
     lowered_name: str
     compiler: str = ""
+    left_out: tuple[str, ...] = ()
+    files: tuple[tuple[str, int, int], ...] = ()
+
+
+CompilerAnswer: TypeAlias = CompilerOutput | str | MemlabError
+"""What a compiler returns: its output, the log of a failure, or the error if it cannot be used."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from memlab.device.compiler.nvcc import INSTALL_ADVICE as NVCC_ADVICE
 from memlab.device.doctor.probes import MachineState, Version
 from memlab.device.gpu.driver import USE_EMULATOR_STEP
 from memlab.device.gpu.nvml import Gpu
@@ -74,7 +75,13 @@ def diagnose(machine: MachineState) -> Diagnosis:
     )
     emulator = _emulator_item(machine)
     return Diagnosis(
-        findings=(*needed, _nvml_item(machine), _counters_item(machine), emulator),
+        findings=(
+            *needed,
+            _nvml_item(machine),
+            _nvcc_item(machine),
+            _counters_item(machine),
+            emulator,
+        ),
         gpu_works=all(item.state != "fails" for item in needed),
         emulator_works=emulator.state == "works",
     )
@@ -261,6 +268,14 @@ def _nvml_item(machine: MachineState) -> DiagnosisItem:
         advice = "reinstall the driver: it brings NVML" if _has_gpu(machine) else ""
         return DiagnosisItem(subject, "note", f"{machine.nvml}, {machine.errors['gpus']}", advice)
     return DiagnosisItem(subject, "works", machine.nvml)
+
+
+def _nvcc_item(machine: MachineState) -> DiagnosisItem:
+    """Diagnose nvcc, which compiles what NVRTC refuses."""
+    if machine.nvcc is not None:
+        return DiagnosisItem("nvcc", "works", machine.nvcc.removeprefix("nvcc "))
+    advice = f"only files that NVRTC refuses need it: {NVCC_ADVICE}"
+    return DiagnosisItem("nvcc", "note", _failure_reason(machine, "nvcc", "not installed"), advice)
 
 
 def _counters_item(machine: MachineState) -> DiagnosisItem:

@@ -50,6 +50,7 @@ class MachineState:
         pycuda_cuda: The version of CUDA that PyCUDA was built for.
         nvrtc: The version of NVRTC.
         nvrtc_architectures: The compute capabilities for which NVRTC compiles.
+        nvcc: The versions of nvcc and of the host's compiler that it uses.
         ncu: The path of Nsight Compute's command-line program.
         counters_restricted: Whether the driver lets only administrators read counters.
         privileged: Whether this process may read counters as an administrator.
@@ -67,6 +68,7 @@ class MachineState:
     pycuda_cuda: Version | None = None
     nvrtc: Version | None = None
     nvrtc_architectures: tuple[Version, ...] = ()
+    nvcc: str | None = None
     ncu: str | None = None
     counters_restricted: bool | None = None
     privileged: bool = False
@@ -121,6 +123,18 @@ def nvrtc() -> tuple[Version, tuple[Version, ...]]:
     return compiler_version(), supported_architectures()
 
 
+def nvcc() -> str | None:
+    """The versions of nvcc and of the host's compiler that it uses; None if it is not installed.
+
+    Raises:
+        DeviceError: It does not work.
+    """
+    from memlab.device.compiler.nvcc import find_toolchain
+
+    toolchain = find_toolchain()
+    return None if toolchain is None else toolchain.version
+
+
 def privileged() -> bool:
     """Whether this process has one of the capabilities in `COUNTER_CAPABILITY_BITS`."""
     text = Path("/proc/self/status").read_text(encoding="utf-8")
@@ -155,6 +169,7 @@ class Probes:
     gpus: Callable[[], tuple[Gpu, ...]] = gpus
     pycuda: Callable[[], tuple[str, Version]] = pycuda
     nvrtc: Callable[[], tuple[Version, tuple[Version, ...]]] = nvrtc
+    nvcc: Callable[[], str | None] = nvcc
     ncu: Callable[[], Path | None] = nsight_compute.find_ncu
     counters_restricted: Callable[[], bool | None] = counters_restricted
     privileged: Callable[[], bool] = privileged
@@ -192,6 +207,7 @@ def probe_machine(probes: Probes | None = None) -> MachineState:
         pycuda_cuda=pycuda_cuda,
         nvrtc=nvrtc_version,
         nvrtc_architectures=architectures,
+        nvcc=read("nvcc", None),
         ncu=None if executable is None else str(executable),
         counters_restricted=read("counters_restricted", None),
         privileged=read("privileged", False),

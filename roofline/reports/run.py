@@ -180,6 +180,8 @@ def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
         yield "local memory", f"{capacity(resources.local_bytes_per_thread)} per thread"
     if measurement.code.compiler:
         yield "compiler", " ".join((measurement.code.compiler, *shown_options(measurement.code)))
+    if measurement.code.left_out:
+        yield "left out", f"not found: {', '.join(measurement.code.left_out)}"
     blocks = f"{occupancy.blocks_per_sm} {plural(occupancy.blocks_per_sm, 'block')}"
     yield (
         "occupancy",

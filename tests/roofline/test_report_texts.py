@@ -101,7 +101,8 @@ def report_lines(run: Run) -> list[str]:
 
 def test_a_report_tells_which_run_and_which_code_it_is_of(make_run: Callable[..., Run]) -> None:
     options = ("-I/home/someone/project", "--use_fast_math", "-Iinclude", "--maxrregcount=32")
-    run = make_run(code=Code("k.cu", "", "", "NVRTC 13.5", options))
+    left_out = ("a.h", "GL/b.h")
+    run = make_run(code=Code("k.cu", "", "", "NVRTC 13.5", options, left_out))
     identity = RunIdentity(
         "before", "the loop as it was", "0123456789abcdef" * 2 + "01234567", True
     )
@@ -113,6 +114,7 @@ def test_a_report_tells_which_run_and_which_code_it_is_of(make_run: Callable[...
         "commit 0123456789ab",
     ]
     assert "compiler NVRTC 13.5 --use_fast_math --maxrregcount=32" in lines
+    assert "left out not found: a.h, GL/b.h" in lines
     changed = replace(identity, git_clean=False)
     assert "commit 0123456789ab, changed" in report_lines(replace(run, identity=changed))
 

@@ -59,7 +59,7 @@ def test_options_reach_the_compiler():
     assert compiled.resources.local_bytes_per_thread >= (64 - 32) * 4  # What cannot be held.
 
 
-def test_an_error_names_file_and_line_and_ends_with_a_next_step():
+def test_an_error_names_file_and_line_and_ends_with_a_next_step(without_nvcc):
     source = "\n\n__global__ void broken() { missing(); }"
     with pytest.raises(CompileError) as caught:
         compiler.compile_unit(TranslationUnit(source, "my kernel.cu", HOPPER))
@@ -73,14 +73,21 @@ def test_an_error_names_file_and_line_and_ends_with_a_next_step():
 @pytest.mark.parametrize(
     ("source", "said", "advised"),
     [
-        ("#include <concepts>\n__global__ void k() {}", "k.cu(1)", "<cuda/std/concepts>"),
-        ("#include <stdfloat>\n__global__ void k() {}", "k.cu(1)", "__CUDACC_RTC__"),
-        ("#include <curand_kernel.h>\n", "k.cu(1)", "pip install nvidia-curand"),
+        (
+            "#include <curand_kernel.h>\n__global__ void k(curandState* s) {}",
+            "k.cu(2)",
+            "pip install nvidia-curand",
+        ),
         (
             "#include <thrust/device_ptr.h>\n"
             "__global__ void k(thrust::device_ptr<float> p) { *p = 1; }",
             "k.cu(2)",
-            "pass plain pointers to kernels",
+            "pip install 'memlab[nvcc]'",
+        ),
+        (
+            "__global__ void k(cudaEvent_t e) { cudaEventRecord(e); }",
+            "k.cu(1)",
+            "hide host code between #ifndef __CUDACC_RTC__",
         ),
         ("__global__ void k(uint32_t n) {}", "k.cu(1)", "#include <cstdint>"),
         ("__global__ void k(uint n) {}", "k.cu(1)", "#include <sys/types.h>"),
@@ -90,8 +97,8 @@ def test_an_error_names_file_and_line_and_ends_with_a_next_step():
         ("__global__ void k(int* p) { *p = std::min(*p, 1); }", "k.cu(1)", "min and max without"),
         ("__global__ void k(int* p) { k<<<1, 1>>>(p); }", "k.cu(1)", "__CUDACC_RTC__"),
         (
-            '#include "mine.h"\n__global__ void k() {}',
-            "k.cu(1)",
+            '#include "mine.h"\n__global__ void k(mine* p) {}',
+            "k.cu(2)",
             "name the folder of mine.h with -I DIR",
         ),
         (
@@ -101,7 +108,7 @@ def test_an_error_names_file_and_line_and_ends_with_a_next_step():
         ),
     ],
 )
-def test_frequent_errors_have_their_own_advice(source, said, advised):
+def test_frequent_errors_have_their_own_advice(source, said, advised, without_nvcc):
     with pytest.raises(CompileError) as caught:
         compiler.compile_unit(TranslationUnit(source, "k.cu", HOPPER))
     assert said in caught.value.log
@@ -278,10 +285,10 @@ def test_a_crash_of_nvrtc_is_reported_with_its_own_message_if_there_is_one():
         ),
     ],
 )
-def test_a_lost_compiler_process_is_reported(work, limits, said, monkeypatch):
+def test_a_lost_compiler_process_is_reported(work, limits, said, monkeypatch, without_nvcc):
     for name, value in limits.items():
         monkeypatch.setattr(forked_process, name, value)
-    monkeypatch.setattr(nvrtc, "run_nvrtc", lambda _: work())
+    monkeypatch.setattr(nvrtc, "run_nvrtc", lambda *_: work())
     monkeypatch.setenv("MEMLAB_CACHE", "off")
     with pytest.raises(CompileError, match=f"NVRTC {said} while compiling scale.cu\n"):
         compiler.compile_unit(SCALED)

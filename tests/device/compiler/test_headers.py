@@ -51,13 +51,13 @@ def cache(tmp_path, monkeypatch):
 def runs(monkeypatch):
     """The runs of the compiler, one line per run."""
     lines = []
-    run = compilation.compile_without_host_code
+    run = compilation.compile_source
 
     def counted(*arguments):
         lines.append(arguments)
         return run(*arguments)
 
-    monkeypatch.setattr(compilation, "compile_without_host_code", counted)
+    monkeypatch.setattr(compilation, "compile_source", counted)
     return lines
 
 
@@ -87,7 +87,7 @@ def test_a_source_that_includes_nothing_needs_no_folders():
     )
 
 
-def test_missing_packages_are_named(monkeypatch):
+def test_missing_packages_are_named(monkeypatch, without_nvcc):
     def missing(name):
         raise metadata.PackageNotFoundError(name)
 
@@ -314,7 +314,7 @@ def test_compilation_works_without_a_cache_folder(tmp_path, monkeypatch):
 
 
 def test_the_least_recently_used_file_is_removed_first(cache, monkeypatch):
-    output = CompilerOutput("ptx", b"x" * 1000, "", "")
+    output = CompilerOutput("ptx", b"x" * 1000, "", "", "")
     cache.mkdir()
     (cache / "mine.txt").write_text("y" * 5000)
     monkeypatch.setattr(compile_cache, "MAX_CACHE_BYTES", 3600)

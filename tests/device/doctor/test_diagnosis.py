@@ -32,6 +32,7 @@ HEALTHY = MachineState(
     pycuda_cuda=(13, 0),
     nvrtc=(13, 5),
     nvrtc_architectures=((7, 5), (9, 0), (12, 1)),
+    nvcc="nvcc 13.5.37 with gcc 12.2.0",
     ncu="/usr/local/cuda/bin/ncu",
     counters_restricted=True,
     privileged=True,
@@ -47,6 +48,19 @@ BARE = MachineState(
 
 def found(machine: MachineState, subject: str) -> DiagnosisItem:
     return next(item for item in diagnose(machine).findings if item.subject == subject)
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (BARE, "not installed"),
+        (replace(BARE, errors={"nvcc": "nvcc needs g++"}), "nvcc needs g++"),
+    ],
+)
+def test_without_nvcc_the_doctor_tells_what_needs_it(state, said) -> None:
+    item = found(state, "nvcc")
+    assert (item.state, item.found) == ("note", said)
+    assert item.advice == "only files that NVRTC refuses need it: pip install 'memlab[nvcc]'"
 
 
 def test_a_healthy_machine_has_nothing_to_mend() -> None:
@@ -78,7 +92,8 @@ def test_without_a_gpu_the_emulator_works_and_no_gpu_software_is_urged() -> None
     assert diagnosis.emulator_works
     assert found(BARE, "driver").found == "no NVIDIA driver is loaded"
     assert "--device h200" in found(BARE, "driver").advice
-    assert not any("pip install" in item.advice for item in diagnosis.findings)
+    urged = (item for item in diagnosis.findings if item.subject != "nvcc")
+    assert not any("pip install" in item.advice for item in urged)
 
 
 @pytest.mark.parametrize(
@@ -216,6 +231,7 @@ def test_a_probe_that_breaks_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> 
             gpus=crashing,  # type: ignore[arg-type]
             pycuda=broken,  # type: ignore[arg-type]
             nvrtc=lambda: ((13, 0), ((9, 0),)),
+            nvcc=lambda: "nvcc 13.5.37 with gcc 12.2.0",
             ncu=lambda: Path("/bin/ncu"),
             counters_restricted=lambda: True,
             privileged=lambda: False,
@@ -228,6 +244,7 @@ def test_a_probe_that_breaks_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> 
     assert machine.nvrtc_architectures == ((9, 0),)
     assert machine.visible_devices == "0"
     assert machine.ncu == "/bin/ncu"
+    assert machine.nvcc == "nvcc 13.5.37 with gcc 12.2.0"
 
 
 def test_the_real_probes_end_on_any_machine() -> None:
