@@ -259,7 +259,9 @@ def _sweep(
             print_message(f"no point is done: {plot} is not drawn")
     code = code or _exit_code(result)
     if code == UsageError.exit_code:
-        raise UsageError("no point could run, for the reasons given: correct the values")
+        reason = next((row.reason for row in result.rows), "there is none")
+        given = "correct the values, for the reasons above" if chosen == "report" else reason
+        raise UsageError(f"no point could run: {given}")
     if code:
         raise typer.Exit(code)
 

@@ -133,6 +133,7 @@ def test_a_picture_may_be_the_output(sweep: Sweep, tmp_path: Path) -> None:
     [
         (SCALE.replace("OFFSET=0", "OFFSET=0,512").replace("(N/B)", "(N/B)+1"), 1, ""),
         ("tiled --tile 64", 2, "no point could run"),
+        ("tiled --tile 64 --csv", 2, "no point could run: tile 64 needs 64 x 64"),
         ("tiled --objective energy", 3, "choose a GPU with --device 0"),
         ("tiled --scheduler nowhere", 2, "write tcp://host:8786"),
         ("tiled --scheduler http://host:8786", 2, "write tcp://host:8786"),
