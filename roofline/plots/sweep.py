@@ -47,6 +47,8 @@ LEAST_SUFFIXED = 1 << 16
 """Shorter numbers are easier to read without a suffix."""
 CHARACTER_INCHES = 0.095
 """The width of a digit at an axis."""
+LEAST_SPAN = 1.25
+"""The least ratio of the figures at the ends of the colours."""
 LEAST_CELL_INCHES = 0.62
 """The least width of a cell with a figure."""
 
@@ -171,6 +173,10 @@ def _draw_heat_maps(
     height = CHART_TOP_INCHES + lines * (panel_height + PANEL_GAP_INCHES) + 0.4
     figures = [row.value for row in sweep.done if row.value is not None]
     low, high = min(figures), max(figures)
+    if sweep.objective.highest:  # figures that are nearly equal get nearly one colour
+        low = min(low, high / LEAST_SPAN)
+    else:
+        high = max(high, low * LEAST_SPAN)
     with new_figure(height, _title(sweep), _subtitle(sweep)) as figure:
         width = (FULL_WIDTH_INCHES - 0.4) / columns
         for place, (name, rows) in enumerate(groups):

@@ -120,6 +120,19 @@ def test_a_point_that_was_not_run_is_blank(make_run, numbers) -> None:
     assert not [text for text in words.figure().axes[0].texts if text.get_text() == "×"]
 
 
+@pytest.mark.parametrize("name", ["time", "flop_per_s"])
+def test_figures_that_are_nearly_equal_have_nearly_one_colour(make_run, name: str) -> None:
+    tiles, widths = (Axis(each, "parameter", (8, 16)) for each in ("tile", "width"))
+    sweep = replace(swept(make_run, tiles, widths), objective=find_objective(name))
+    rows = [replace(row, value=1.0 + n / 100) for n, row in enumerate(sweep.rows)]
+    sweep = replace(sweep, rows=ranked(rows, sweep.objective))
+    (image,) = sweep.figure().axes[0].images
+    shares = np.asarray(image.norm(image.get_array()))
+    assert 0.05 < shares.max() - shares.min() < 0.2
+    best = image.to_rgba(image.get_array()).reshape(-1, 4)[:, :3].sum(axis=1)
+    assert np.argmin(best) == np.ravel(image.get_array()).argsort()[-1 if name != "time" else 0]
+
+
 def test_words_alone_are_bars(make_run) -> None:
     words = Axis("TYPE", "macro", ("float", "double"))
     (axes,) = swept(make_run, Axis("device", "device", ("h200", "a100")), words).figure().axes
