@@ -169,7 +169,7 @@ def check_output(path: Path, overwrite: bool, option: str = "--output") -> None:
     Args:
         path: The file to be written.
         overwrite: Whether an existing file may be overwritten.
-        option: The option that names the file, for messages.
+        option: The option, or the argument, that names the file, for messages.
 
     Raises:
         UsageError: The folder is missing or read-only, a folder or a file is in the way, or the
@@ -222,7 +222,7 @@ def _check_writable(path: Path, overwrite: bool, option: str) -> None:
     if not folder.is_dir():
         raise UsageError(
             f"the folder {folder} does not exist: "
-            f"create it with 'mkdir -p {folder}', or choose another file with {option}"
+            f"create it with 'mkdir -p {folder}', or {_another_file(option)}"
         )
     if _is_special(path):
         return
@@ -230,8 +230,7 @@ def _check_writable(path: Path, overwrite: bool, option: str) -> None:
         raise _file_exists_error(path, option)
     if not os.access(path.resolve().parent, os.W_OK | os.X_OK):
         raise UsageError(
-            f"the folder {folder} is read-only: choose another file with {option}, "
-            "or change its permissions"
+            f"the folder {folder} is read-only: {_another_file(option)}, or change its permissions"
         )
 
 
@@ -288,12 +287,12 @@ def _claim_free_name(part: Path, path: Path) -> None:
 
 
 def _file_exists_error(path: Path, option: str) -> UsageError:
-    return UsageError(
-        f"{path} exists: add --overwrite to replace it, or choose another file with {option}"
-    )
+    return UsageError(f"{path} exists: add --overwrite to replace it, or {_another_file(option)}")
 
 
 def _write_error(path: Path, error: OSError, option: str) -> UsageError:
-    return UsageError(
-        f"cannot write {path} ({error.strerror or error}): choose another file with {option}"
-    )
+    return UsageError(f"cannot write {path} ({error.strerror or error}): {_another_file(option)}")
+
+
+def _another_file(option: str) -> str:
+    return "choose another file" + (f" with {option}" if option.startswith("-") else "")

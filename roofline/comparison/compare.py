@@ -58,14 +58,17 @@ def compare_runs(
     wrong = wrong_outputs(a, b)
     obstacles = (*wrong, *time_obstacles(a.measurement, b.measurement))
     code = compare_code(a, b)
-    time = compare_times(a.measurement.time, b.measurement.time, threshold)
+    forbidding = () if force else obstacles
+    time = compare_times(
+        a.measurement.time, b.measurement.time, threshold, comparable=not (forbidding or wrong)
+    )
     figures = tuple(compare_figures(a, b, time, does_same_work(a.measurement, b.measurement)))
     differing = [
         change
         for change in figures
         if change.name in Counters.names() and change.judgement not in ("same", "within error")
     ]
-    call, verdict = _verdict(wrong, () if force else obstacles, code, time, bool(differing))
+    call, verdict = _verdict(wrong, forbidding, code, time, bool(differing))
     return PairComparison(
         a=a,
         b=b,

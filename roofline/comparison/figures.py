@@ -216,7 +216,7 @@ def compare_figures(a: Run, b: Run, time: TimeChange, same_work: bool) -> list[F
             old, new = first.get(name), second.get(name)
             change = relative_change(old, new)
             if name in TIME_FIGURES:
-                judgement = _time_judgement(name, time, is_same(old, new))
+                judgement = _time_judgement(name, time, change)
             else:
                 uncertain = section in ("counters", "bytes", "intensity")
                 judgement = _judgement(name, old, new, error if uncertain else 0.0, same_work)
@@ -256,14 +256,18 @@ def _judgement(name: str, a: Value, b: Value, error: float, same_work: bool) -> 
     return "better" if (b - a) * direction > 0 else "worse"
 
 
-def _time_judgement(name: str, time: TimeChange, equal: bool) -> Judgement:
-    if equal:
+def _time_judgement(name: str, time: TimeChange, change: float | None) -> Judgement:
+    if change == 0:
         return "same"
-    if time.call not in ("faster", "slower"):
+    if time.call in ("undecided", "no difference"):
         return "within error"
-    if name == "fraction_of_ceiling":  # less traffic raises the ceiling, and lowers the share
+    if time.call == "not comparable" or change is None:
         return "changed"
-    return "better" if time.call == "faster" else "worse"
+    faster = time.call == "faster"
+    # Less traffic raises the ceiling, and lowers the share; fewer FLOPs lower the rate.
+    if name == "fraction_of_ceiling" or (name == "flop_per_s" and faster != (change > 0)):
+        return "changed"
+    return "better" if faster else "worse"
 
 
 def _is_number(value: Value) -> bool:

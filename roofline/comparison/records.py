@@ -27,7 +27,7 @@ Call: TypeAlias = Literal[
 ]
 """The verdict on a pair of runs in a word."""
 
-TimeCall: TypeAlias = Literal["faster", "slower", "no difference", "undecided"]
+TimeCall: TypeAlias = Literal["faster", "slower", "no difference", "undecided", "not comparable"]
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,8 @@ class TimeChange:
         samples: The number of samples of A and B; 0 for modelled times.
         correlation: The factors by which correlated samples widened the variances of A and B.
         call: What it means: beyond the threshold or not; `undecided` where the interval
-            contains a limit. A modelled change within the threshold is `no difference`.
+            contains a limit, `not comparable` where obstacles forbid a call. A modelled change
+            within the threshold is `no difference`.
         text: The same in one sentence.
     """
 

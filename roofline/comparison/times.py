@@ -27,13 +27,16 @@ DEFAULT_THRESHOLD = 0.01
 """Times that differ by less count as equal: two measurements of one kernel agree to about 1%."""
 
 
-def compare_times(first: Time, second: Time, threshold: float) -> TimeChange:
+def compare_times(
+    first: Time, second: Time, threshold: float, *, comparable: bool = True
+) -> TimeChange:
     """Compare two times.
 
     Args:
         first: The time of A.
         second: The time of B.
         threshold: The relative difference up to which times count as equal.
+        comparable: Whether the times may be called; otherwise only the change is given.
 
     Returns:
         The comparison. Times are called faster or slower where the interval of the relative change
@@ -54,7 +57,9 @@ def compare_times(first: Time, second: Time, threshold: float) -> TimeChange:
     elif estimates[0] and estimates[1]:
         interval = change_interval(estimates[0], estimates[1])
     low, high = interval or (None, None)
-    call = _call(relative, interval, threshold, exact=provenance == "modelled")
+    call: TimeCall = "not comparable"
+    if comparable:
+        call = _call(relative, interval, threshold, exact=provenance == "modelled")
     return TimeChange(
         provenance,
         first.median_s,

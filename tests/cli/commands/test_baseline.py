@@ -86,7 +86,9 @@ def test_a_comment_is_no_change_and_saving_again_changes_no_byte(folder, capsys)
     assert main(["baseline", "save", "b.json"]) == 0
     before = (folder / "b.json").read_text()
     assert main(["baseline", "save", "b.json"]) == 2
-    assert "--overwrite" in capsys.readouterr().err
+    assert "b.json exists: add --overwrite to replace it, or choose another file\n" in (
+        capsys.readouterr().err
+    )
     assert main(["baseline", "save", "b.json", "--overwrite"]) == 0
     assert (folder / "b.json").read_text() == before
     edit(folder, lambda text: f"// another\n\n{text}")

@@ -79,9 +79,20 @@ def test_what_forbids_a_comparison_is_named_unless_forced(change, named):
     assert pair.call == "not comparable"
     assert named in pair.verdict
     assert named in pair.obstacles[0]
+    assert pair.time.text.endswith("not comparable")
+    assert pair.figure("median_s").judgement == "changed"
     forced = compare_runs(a, b, force=True)
     assert forced.call == "slower"
     assert forced.obstacles == pair.obstacles
+
+
+def test_a_rate_that_fell_with_the_work_is_no_improvement():
+    a, b = measured(2e-3), measured(1e-3, code=OTHER)
+    assert compare_runs(a, b).figure("flop_per_s").judgement == "better"
+    placement = replace(b.placement, flop_per_s=a.placement.flop_per_s / 2)
+    pair = compare_runs(a, replace(b, placement=placement), force=True)
+    assert pair.figure("median_s").judgement == "better"
+    assert pair.figure("flop_per_s").judgement == "changed"
 
 
 def test_a_wrong_output_comes_first_even_if_forced():
