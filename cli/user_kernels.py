@@ -258,3 +258,83 @@ def with_launch_options(kernel: "UserKernel", values: dict[str, Any]) -> "UserKe
 
     chosen = {parameter.name: values.pop(parameter.name) for parameter in LAUNCH_PARAMETERS}
     return apply_launch_options(kernel, launch_options(**chosen))
+
+
+def with_file_launch(kernel: "UserKernel", device: str | None, quiet: bool) -> "UserKernel":
+    """Give a kernel the options that it lacks, from its launch in its file, and print them.
+
+    Args:
+        kernel: The kernel, with the options of the command line.
+        device: The device to compile for.
+        quiet: Whether to print nothing.
+
+    Raises:
+        UsageError: The file launches several kernels, or does not tell the launch completely.
+    """
+    from memlab.device.debug_info import file_launches
+
+    if not file_launches.needs_launch(kernel):
+        return kernel
+    from memlab.device.devices import open_device
+
+    architecture = open_device(device).properties.compute_capability
+    if not kernel.entry:
+        _print_launches(kernel)
+    found = file_launches.complete_launch(kernel, architecture)
+    if found is None or found.proposal is None:
+        return kernel
+    if not quiet:
+        print_message(
+            f"line {found.line} launches it{' in a loop' * found.proposal.in_loop}: memlab run "
+            f"{file_launches.command_line(found.proposal)}"
+        )
+    return found.proposal.kernel
+
+
+def _print_launches(kernel: "UserKernel") -> None:
+    """Print a command for each kernel that a file launches, where there are several."""
+    import shlex
+
+    from memlab.device.debug_info.file_launches import launched_entries
+
+    entries = launched_entries(kernel)
+    for entry in entries if len(entries) > 1 else ():
+        typer.echo(f"memlab run {shlex.quote(f'{kernel.source}:{entry}')}")
+
+
+def launched_kernels(kernel: "UserKernel", device: str | None) -> "list[UserKernel]":
+    """Return the kernels of a file whose launches it tells, and print what it does not tell.
+
+    Raises:
+        UsageError: The kernel is not named by its file, or no launch is known.
+    """
+    from memlab.device.debug_info import file_launches
+    from memlab.device.devices import open_device
+
+    if kernel.name or kernel.entry:
+        raise UsageError(
+            f"--all runs the kernels that a file launches, and {kernel.target} is one: "
+            f"write {kernel.source} --all"
+        )
+    architecture = open_device(device).properties.compute_capability
+    found = file_launches.file_launches(kernel, architecture)
+    for launch in found:
+        if launch.is_complete:
+            continue
+        if launch.symbols:
+            lack = f"give {' '.join(f'--set {name}=1M' for name in launch.symbols)}"
+        elif launch.proposal is not None:
+            number, reason = next(iter(launch.proposal.gaps.items()))
+            lack = reason if number < 0 else f"argument {number} {reason}"
+        else:
+            lack = launch.reason
+        print_message(f"left out {kernel.source}:{launch.entry} (line {launch.line}): {lack}")
+    complete = [
+        launch.proposal.kernel for launch in found if launch.is_complete and launch.proposal
+    ]
+    if not complete:
+        raise UsageError(
+            f"{kernel.source} tells no launch completely: give --grid, --block and --arg for one "
+            "kernel"
+        )
+    return complete

@@ -380,7 +380,7 @@ def occupancy(
         DeviceError: The device or the compiler is not available.
     """
     properties = open_device(device).properties
-    target, chosen = resolve_kernel(kernel, parameters)
+    target, chosen = resolve_kernel(kernel, parameters, properties, executed=False)
     launch = prepare_launch(target, chosen, properties, executed=False)
     resources = compile_launch(launch, properties.compute_capability).resources
     block = device_occupancy.block_requirements(launch, resources)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from memlab.device.budget import EMULATION_TIMEOUT_S, Budget
 from memlab.device.compiler.compile import compile_launch
-from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.devices import Device, launch_limits, open_device
 from memlab.device.gpu.timing import TIMEOUT_S, TimingSettings
 from memlab.device.inputs import check_seed
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from memlab.device.properties import DeviceProperties
     from memlab.kernels.launch import Dim3, Launch
     from memlab.kernels.signature import ModuleVariable, Signature
-    from memlab.kernels.user.compiled_source import CompiledSource
     from memlab.kernels.user.kernel import UserKernel
 
 KernelName: TypeAlias = "str | PathLike[str] | UserKernel | Any"
@@ -123,19 +121,27 @@ def prepare_on(
         UsageError, DeviceError: As `prepare`.
     """
     check_seed(seed)
-    target, chosen = resolve_kernel(kernel, parameters)
+    target, chosen = resolve_kernel(kernel, parameters, device.properties)
     launch = prepare_launch(target, chosen, device.properties)
     return PreparedLaunch(target, device, launch, seed, settings, budget, progress, requested)
 
 
 def resolve_kernel(
-    kernel: KernelName, parameters: Mapping[str, Any]
+    kernel: KernelName,
+    parameters: Mapping[str, Any],
+    properties: DeviceProperties,
+    *,
+    executed: bool = True,
 ) -> tuple[str | UserKernel, Mapping[str, Any]]:
     """Find the kernel that a name stands for.
+
+    A kernel named by its file that lacks options takes them from its launch in the file.
 
     Args:
         kernel: The kernel.
         parameters: Its parameters or, for a user kernel, its launch options.
+        properties: The device.
+        executed: Whether it will run.
 
     Returns:
         A name with its parameters, or a user kernel with its launch options applied, expressions
@@ -151,21 +157,51 @@ def resolve_kernel(
     from memlab.kernels.user import project, symbols
 
     if isinstance(kernel, user_kernel.UserKernel):
-        return symbols.evaluated(user_kernel.apply_launch_options(kernel, parameters)), {}
-    if not isinstance(kernel, str | PathLike):
+        user = kernel
+    elif not isinstance(kernel, str | PathLike):
         from memlab.kernels.python.front_ends import front_end
 
-        return resolve_kernel(front_end(kernel).named(kernel), parameters)
-    name = fsdecode(kernel)
-    if "__global__" in name:
-        raise UsageError(
-            "a kernel is named by a text, got CUDA C++: give memlab.source(text), or write it to a "
-            "file"
-        )
-    user = None if name in catalog.CATALOG else project.find_user_kernel(name)
-    if user is None:
-        return name, parameters
-    return symbols.evaluated(user_kernel.apply_launch_options(user, parameters)), {}
+        named = front_end(kernel).named(kernel)
+        return resolve_kernel(named, parameters, properties, executed=executed)
+    else:
+        name = fsdecode(kernel)
+        if "__global__" in name:
+            raise UsageError(
+                "a kernel is named by a text, got CUDA C++: give memlab.source(text), or write it "
+                "to a file"
+            )
+        found = None if name in catalog.CATALOG else project.find_user_kernel(name)
+        if found is None:
+            return name, parameters
+        user = found
+    given = user_kernel.apply_launch_options(user, parameters)
+    return symbols.evaluated(with_file_launch(given, properties, executed=executed)), {}
+
+
+def with_file_launch(
+    kernel: UserKernel, properties: DeviceProperties, *, executed: bool = True
+) -> UserKernel:
+    """Give a kernel named by its file the options that it lacks, from its launch in the file.
+
+    Args:
+        kernel: The kernel.
+        properties: The device to compile for.
+        executed: Whether it will run. If not, what the file does not tell may be missing.
+
+    Raises:
+        UsageError: The file launches several kernels, or does not tell the launch completely.
+    """
+    from memlab.device.debug_info import file_launches
+
+    if not file_launches.needs_launch(kernel, executed=executed):
+        return kernel
+    try:
+        found = file_launches.complete_launch(kernel, properties.compute_capability)
+    except UsageError:
+        if executed:
+            raise
+        return kernel
+    return found.proposal.kernel if found and found.proposal else kernel
 
 
 def prepare_launch(
@@ -189,7 +225,7 @@ def prepare_launch(
     """
     if isinstance(kernel, str):
         return catalog.find_kernel(kernel).prepare(parameters, launch_limits(properties))
-    from memlab.device.debug_info.compiled_kernels import compiled_source
+    from memlab.device.debug_info.compiled_kernels import compilation_unit, compiled_source
     from memlab.device.debug_info.kernel_lookup import signature_of
     from memlab.device.debug_info.ptx_signatures import with_parameters
     from memlab.device.references import output_references
@@ -198,7 +234,7 @@ def prepare_launch(
 
     kernel = adapted_kernel(kernel, properties.compute_capability)
     compiled = compiled_source(kernel, properties.compute_capability)
-    unit = compilation_unit(kernel, properties, compiled)
+    unit = compilation_unit(kernel, properties.compute_capability, compiled)
     signature = signature_of(unit, compiled.entry if compiled else kernel.entry)
     if compiled and compiled.parameters is not None:
         signature = with_parameters(signature, compiled.parameters, unit.source_name)
@@ -230,27 +266,6 @@ def _warn_of_zeros(variables: Sequence[ModuleVariable]) -> None:
     )
 
 
-def compilation_unit(
-    kernel: UserKernel, properties: DeviceProperties, compiled: CompiledSource | None
-) -> TranslationUnit:
-    """Make the compiler's input from the file of a user kernel, or from the compiled kernel.
-
-    Raises:
-        UsageError: There is no such file or folder, or a definition is malformed.
-    """
-    from memlab.kernels.user import kernel as user_kernel
-
-    return TranslationUnit(
-        compiled.source if compiled else user_kernel.read_source(kernel),
-        compiled.source_name if compiled else kernel.source,
-        properties.compute_capability,
-        user_kernel.parse_defines(kernel),
-        user_kernel.compile_options(kernel),
-        ptx=compiled.ptx if compiled else "",
-        cubin=compiled.cubin if compiled else b"",
-    )
-
-
 def kernel_signatures(kernel: UserKernel, device: str | int | None = None) -> tuple[Signature, ...]:
     """Read the parameters of user kernels.
 
@@ -262,12 +277,12 @@ def kernel_signatures(kernel: UserKernel, device: str | int | None = None) -> tu
         UsageError: There is no such file, device or kernel, or the source does not compile.
         DeviceError: The compiler is not available.
     """
-    from memlab.device.debug_info.compiled_kernels import compiled_source
+    from memlab.device.debug_info.compiled_kernels import compilation_unit, compiled_source
     from memlab.device.debug_info.kernel_lookup import signature_of, signatures
 
     properties = open_device(device).properties
     compiled = compiled_source(kernel, properties.compute_capability)
-    unit = compilation_unit(kernel, properties, compiled)
+    unit = compilation_unit(kernel, properties.compute_capability, compiled)
     if not kernel.entry and (all_signatures := signatures(unit)):
         return all_signatures
     return (signature_of(unit, kernel.entry),)

@@ -13,7 +13,9 @@ from memlab.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from memlab.kernels.signature import Signature
     from memlab.kernels.user.kernel import UserKernel
+    from memlab.kernels.user.proposals import ProposedLaunch
 
 DEFAULT_FILE = Path("memlab.toml")
 
@@ -42,12 +44,12 @@ def init(
 ) -> None:
     """Write a memlab.toml for the kernels of a file, from their parameters.
 
-    Then 'memlab run NAME' in that folder runs one. The sizes are guesses: correct them. An
-    existing memlab.toml keeps its tables and gets the missing ones.
+    Then 'memlab run NAME' in that folder runs one. Sizes are those of the launches in the file;
+    others are guesses, and say so: correct them. An existing memlab.toml keeps its tables and gets
+    the missing ones.
     """
     from memlab.kernels.user import kernel as user_kernel
     from memlab.kernels.user import project, scaffold
-    from memlab.launching import kernel_signatures
 
     place = user_kernel.split_target(target)
     if place is None:
@@ -64,16 +66,18 @@ def init(
     chosen = user_kernel.apply_launch_options(
         user_kernel.UserKernel(*place), {"defines": define, "include": include, "std": std}
     )
-    signatures = kernel_signatures(chosen, device)
+    signatures, proposals = _kernels_and_launches(chosen, device)
     moved, source = (
         user_kernel.with_relative_paths(chosen, output.parent),
         user_kernel.read_source(chosen),
     )
     if added_to:
-        tables = scaffold.kernel_tables(moved, signatures, source, present, output.parent)
+        tables = scaffold.kernel_tables(
+            moved, signatures, source, proposals, present, output.parent
+        )
         text = _append_tables(output, present, tables)
     else:
-        text = scaffold.project_file_text(moved, signatures, source)
+        text = scaffold.project_file_text(moved, signatures, source, proposals)
     write_output(output, text, overwrite or added_to)
     if not keeps_schema:
         write_output(schema, project.schema_text(), overwrite)
@@ -82,6 +86,42 @@ def init(
         first = next(name for name in names if name not in present)
         did = f"added to {output}" if added_to else f"wrote {output}"
         print_message(f"{did}: correct the sizes, then 'memlab run {first}'")
+
+
+def _kernels_and_launches(
+    kernel: "UserKernel", device: str | None
+) -> "tuple[tuple[Signature, ...], dict[str, ProposedLaunch]]":
+    """The kernels of a file, those that its launches make of templates among them.
+
+    Returns:
+        The signatures, and by their names in the compiled code the launches.
+    """
+    from dataclasses import replace
+
+    from memlab.device.debug_info.file_launches import file_launches
+    from memlab.device.devices import open_device
+    from memlab.kernels.user.kernel import is_compiled
+    from memlab.launching import kernel_signatures
+
+    architecture = open_device(device).properties.compute_capability
+    launches = () if is_compiled(kernel) else file_launches(kernel, architecture)
+    made = [
+        (signature, launch.proposal)
+        for launch in launches
+        if launch.proposal is not None
+        for signature in kernel_signatures(replace(kernel, entry=launch.entry), device)
+    ]
+    proposals = {signature.linkage_name: proposal for signature, proposal in made}
+    launched = {signature.linkage_name: signature for signature, _ in made}
+    try:
+        signatures = kernel_signatures(kernel, device)
+    except UsageError:
+        if not launched:
+            raise
+        signatures = ()
+    own = {signature.linkage_name for signature in signatures}
+    more = (signature for name, signature in launched.items() if name not in own)
+    return (*signatures, *more), proposals
 
 
 def _existing_kernels(output: Path) -> "dict[str, UserKernel]":

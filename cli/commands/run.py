@@ -104,9 +104,19 @@ def run_kernel(
     ] = False,
     save: SaveOption = None,
     fail_if: gate.OwnFailIfOption = None,
+    all_kernels: Annotated[
+        bool, typer.Option("--all", help="Run every kernel that FILE.cu launches.")
+    ] = False,
 ) -> None:
     """Run one kernel, print or write the result, and exit with 1 if its output is wrong."""
     chosen = chosen_format(as_json, as_csv, output, RUN_FORMATS)
+    if all_kernels and isinstance(target, str):
+        raise UsageError(f"--all runs the kernels that a file launches, got {target!r}: name one")
+    if all_kernels and (chosen != "report" or save):
+        raise UsageError(
+            "--all prints reports: name one kernel for files, or read the stored runs with "
+            "'memlab runs --json'"
+        )
     if output is not None:
         check_output(output, overwrite)
     files = parse_saves(save or [], overwrite, not isinstance(target, str))

@@ -1,4 +1,4 @@
-"""Kernels that come compiled: the module of a file that fits, and the source of its lines."""
+"""The compiler's input for user kernels: their file, or the module that fits of a compiled one."""
 
 from __future__ import annotations
 
@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING
 
 from memlab.device.compiler import cubin as cubin_file
 from memlab.device.compiler import fat_binary, ptx_text
+from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.debug_info.ptx_signatures import find_entry
 from memlab.device.properties import version_text
 from memlab.errors import MemlabWarning, UsageError
 from memlab.kernels.launch import source_lines
 from memlab.kernels.user.compiled_source import CompiledSource, is_binary_file
-from memlab.kernels.user.kernel import MAX_SOURCE_BYTES, is_compiled, read_source
+from memlab.kernels.user.kernel import (
+    MAX_SOURCE_BYTES,
+    compile_options,
+    is_compiled,
+    parse_defines,
+    read_source,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +38,25 @@ SOURCE_SUFFIXES = frozenset(
     (".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".inl", ".py", ".rs", ".jl", ".mojo")
 )
 """The files that are read as the source of PTX: it may name any file of this machine."""
+
+
+def compilation_unit(
+    kernel: UserKernel, architecture: Architecture, compiled: CompiledSource | None
+) -> TranslationUnit:
+    """Make the compiler's input from the file of a user kernel, or from the compiled kernel.
+
+    Raises:
+        UsageError: There is no such file or folder, or a definition is malformed.
+    """
+    return TranslationUnit(
+        compiled.source if compiled else read_source(kernel),
+        compiled.source_name if compiled else kernel.source,
+        architecture,
+        parse_defines(kernel),
+        compile_options(kernel),
+        ptx=compiled.ptx if compiled else "",
+        cubin=compiled.cubin if compiled else b"",
+    )
 
 
 def compiled_source(kernel: UserKernel, architecture: Architecture) -> CompiledSource | None:

@@ -27,6 +27,7 @@ from memlab.kernels.user.arguments import (
 )
 from memlab.kernels.user.kernel import is_compiled
 from memlab.kernels.user.project import SCHEMA_FILE
+from memlab.kernels.user.proposals import INDEX_DTYPES
 
 if TYPE_CHECKING:
     from memlab.kernels.signature import (
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         StructureMember,
     )
     from memlab.kernels.user.kernel import UserKernel
+    from memlab.kernels.user.proposals import ProposedLaunch
 
 DEFAULT_ELEMENTS = 2**20
 """Elements of every array: 4 MiB of floats, which the emulator runs whole in a second."""
@@ -43,8 +45,6 @@ DEFAULT_BLOCKS = {1: (256,), 2: (16, 16), 3: (8, 8, 4)}
 """Threads of a block, by the number of axes of `threadIdx` that the kernel uses."""
 WORD_BYTES = (1, 2, 4, 8)
 """Sizes of numbers, the last also of pointers."""
-INDEX_DTYPES = ("i32", "i64", "u32", "u64")
-"""Types of indices: arrays of these are filled by `arange`, which is within every array."""
 MIN_SIZE_BITS = 32
 """Integers of fewer bits are assumed to be flags, not sizes."""
 
@@ -74,19 +74,25 @@ _OPTIONAL_KEYS = """\
 """
 
 
-def project_file_text(kernel: UserKernel, signatures: Sequence[Signature], source: str = "") -> str:
+def project_file_text(
+    kernel: UserKernel,
+    signatures: Sequence[Signature],
+    source: str = "",
+    launches: Mapping[str, ProposedLaunch] | None = None,
+) -> str:
     """The text of a new `memlab.toml`.
 
     Args:
         kernel: The source file and its compiler options.
         signatures: The file's kernels, one or more.
         source: The file's text, from which the number of axes that a kernel uses is read.
+        launches: The launches that the file makes, by the kernels' names in the compiled code.
 
     Raises:
         UsageError: memlab cannot pass the arguments of any of the kernels; if it can pass those
             of some, the others are left out.
     """
-    written = kernel_tables(kernel, signatures, source)
+    written = kernel_tables(kernel, signatures, source, launches)
     first = next(name for name, _ in written if name)
     head = _HEADER.format(schema=SCHEMA_FILE, name=first)
     return "\n".join([head, *(text for _, text in written)])
@@ -96,6 +102,7 @@ def kernel_tables(
     kernel: UserKernel,
     signatures: Sequence[Signature],
     source: str = "",
+    launches: Mapping[str, ProposedLaunch] | None = None,
     present: Mapping[str, UserKernel] | None = None,
     folder: Path = Path(),
 ) -> list[tuple[str, str]]:
@@ -105,6 +112,7 @@ def kernel_tables(
         kernel: As for `project_file_text`.
         signatures: As for `project_file_text`.
         source: As for `project_file_text`.
+        launches: As for `project_file_text`.
         present: The kernels that have tables already, by name: those of the same file are left
             out, and no name is used twice.
         folder: The folder to which the paths of all sources are relative.
@@ -126,13 +134,15 @@ def kernel_tables(
     for name, signature in zip(table_names(signatures, present), signatures, strict=True):
         overloaded = overloads[signature.name] > 1
         unique_name = signature.linkage_name if overloaded else signature.name
-        entry = kernel.entry or unique_name
+        launch = (launches or {}).get(signature.linkage_name)
+        entry = kernel.entry or (signature.name_expression if launch else "") or unique_name
         if present_entries & {entry, unique_name, signature.linkage_name} or (
             "" in present_entries and len(signatures) == 1
         ):
             continue
         try:
-            tables.append((name, _kernel_table(name, kernel, signature, entry, source)))
+            text = _kernel_table(name, kernel, signature, entry, source, launch)
+            tables.append((name, text))
         except UsageError as error:
             errors.append(error)
             tables.append(("", f"# {error}\n"))
@@ -173,19 +183,97 @@ def table_names(signatures: Sequence[Signature], taken: Container[str] = ()) -> 
 
 
 def _kernel_table(
-    name: str, kernel: UserKernel, signature: Signature, entry: str, source: str
+    name: str,
+    kernel: UserKernel,
+    signature: Signature,
+    entry: str,
+    source: str,
+    launch: ProposedLaunch | None,
 ) -> str:
-    body = _kernel_source(source, signature)
     for parameter in signature.parameters:
         reason = unsupported_reason(parameter)
         if _is_opaque(parameter) and not reason:
             reason = f"cannot be filled member by member: {structure_hint(parameter)}"
         if reason:
             raise UsageError(f"{signature.name}: {parameter.name} ({parameter.spelling}) {reason}")
-    thread, group = ("%tid", "%ctaid") if is_compiled(kernel) else ("threadIdx", "blockIdx")
+    body = _kernel_source(source, signature)
+    if launch is not None and -1 not in launch.gaps:
+        shared = bool(launch.kernel.shared)
+        lines = _launched_lines(signature, launch)
+    else:
+        shared = _has_dynamic_shared(body, source)
+        lines = _guessed_lines(signature, body, shared, is_compiled(kernel))
+    return "\n".join(
+        (
+            f"[kernels.{name}]",
+            f"source = {_toml_string(kernel.source)}",
+            f"entry = {_toml_string(entry)}",
+            *_compile_option_lines(kernel),
+            *lines,
+            *([] if shared else [_NO_SHARED]),
+            _OPTIONAL_KEYS.format(output=_output_name(signature.parameters)),
+        )
+    )
+
+
+def _launched_lines(signature: Signature, launch: ProposedLaunch) -> Iterator[str]:
+    """The launch that the file makes; what it does not tell is a symbol or a guess."""
+    kernel = launch.kernel
+    first = ", the first of a loop" if launch.in_loop else ""
+    yield f"# The launch of {Path(launch.source_name).name}, line {launch.line}{first}."
+    if launch.symbols:
+        listed = ", ".join(f"{symbol} = 1024" for symbol in launch.symbols)
+        given = " ".join(f"--set {symbol}=1024" for symbol in launch.symbols)
+        yield "# The file does not tell these numbers: put yours and remove the first #, or"
+        yield f"# give {given}."
+        yield f"# symbols = {{ {listed} }}"
+    yield f"grid = {_toml_extents(kernel.grid)}"
+    yield f"block = {_toml_extents(kernel.block)}"
+    if kernel.shared:
+        yield f"shared = {_toml_value(kernel.shared)}  # dynamic shared memory of a block, bytes"
+    yield "# in: is only read, out: only written, inout: read and overwritten. The contents of"
+    yield "# arrays are random, arange or zeros: the file does not tell them."
+    yield "args = ["
+    guesses = _guesses(signature.parameters, _guess_size(signature, len(kernel.grid)))
+    for index, (parameter, guess) in enumerate(zip(signature.parameters, guesses, strict=True)):
+        text = launch.args[index]
+        yield _argument_line(parameter, guess if text is None else text, text is None)
+    yield "]"
+    if kernel.constants:
+        yield f"constants = [{', '.join(map(_toml_string, kernel.constants))}]"
+    else:
+        yield from _constants_line(signature.variables)
+
+
+def _guessed_lines(signature: Signature, body: str, shared: bool, compiled: bool) -> Iterator[str]:
+    """A launch whose sizes suit each other, where the file makes none."""
+    thread, group = ("%tid", "%ctaid") if compiled else ("threadIdx", "blockIdx")
     block = _default_block(_count_axes(thread, body), signature.bounds)
     guess = "a guess" if signature.bounds == LaunchBounds() else "what the kernel is declared for"
     axes = max(len(block), _count_axes(group, body))
+    size = _guess_size(signature, axes)
+    grid = [max(size // threads, 1) for threads in (*block, 1, 1)[:axes]]  # within the arrays
+    yield f"grid = {_toml_extents(grid)}  # blocks in x, y, z: a guess"
+    yield f"block = {_toml_extents(block)}  # threads of a block: {guess}"
+    if shared:
+        threads = math.prod(block)
+        yield (
+            f"shared = {threads * SHARED_BYTES_PER_THREAD}  # dynamic shared memory of a block, "
+            "bytes: a guess"
+        )
+    yield "# The arguments in the kernel's order; their sizes are a guess too: put yours."
+    yield "# in: is only read, out: only written, inout: read and overwritten."
+    yield "args = ["
+    for parameter, text in zip(
+        signature.parameters, _guesses(signature.parameters, size), strict=True
+    ):
+        yield _argument_line(parameter, text)
+    yield "]"
+    yield from _constants_line(signature.variables)
+
+
+def _guess_size(signature: Signature, axes: int) -> int:
+    """The extent of each axis, so that the product of all sizes is that of an array."""
     scalars = [
         parameter.dtype or f"i{8 * parameter.nbytes}"
         for parameter in signature.parameters
@@ -195,28 +283,7 @@ def _kernel_table(
         member.dtype for parameter in signature.parameters for member in parameter.parts or ()
     ]
     sizes = [dtype for dtype in (*scalars, *members) if _is_size(dtype)]
-    size = 2 ** (int(math.log2(DEFAULT_ELEMENTS)) // max(len(sizes), axes))
-    grid = [max(size // threads, 1) for threads in (*block, 1, 1)[:axes]]  # within the arrays
-    shared = list(_shared_memory_line(math.prod(block), body, source))
-    return "\n".join(
-        (
-            f"[kernels.{name}]",
-            f"source = {_toml_string(kernel.source)}",
-            f"entry = {_toml_string(entry)}",
-            f"grid = {_toml_extents(grid)}  # blocks in x, y, z: a guess",
-            f"block = {_toml_extents(block)}  # threads of a block: {guess}",
-            *shared,
-            *_compile_option_lines(kernel),
-            "# The arguments in the kernel's order; their sizes are a guess too: put yours.",
-            "# in: is only read, out: only written, inout: read and overwritten.",
-            "args = [",
-            *_argument_lines(signature.parameters, size),
-            "]",
-            *_constants_line(signature.variables),
-            *([] if shared else [_NO_SHARED]),
-            _OPTIONAL_KEYS.format(output=_output_name(signature.parameters)),
-        )
-    )
+    return int(2 ** (int(math.log2(DEFAULT_ELEMENTS)) // max(len(sizes), axes)))
 
 
 def _kernel_source(source: str, signature: Signature) -> str:
@@ -235,14 +302,12 @@ def _kernel_source(source: str, signature: Signature) -> str:
     )
 
 
-def _shared_memory_line(threads: int, body: str, source: str) -> Iterator[str]:
-    """The line `shared = ...`, if the kernel may have a dynamic shared array.
+def _has_dynamic_shared(body: str, source: str) -> bool:
+    """Whether the kernel may have a dynamic shared array.
 
     The array is declared in the kernel, or before the first kernel for all of them.
     """
-    if any(map(_EXTERN_SHARED.search, (body, re.split("__global__|[.]entry", source)[0]))):
-        size = threads * SHARED_BYTES_PER_THREAD
-        yield f"shared = {size}  # dynamic shared memory of a block, bytes: a guess"
+    return any(map(_EXTERN_SHARED.search, (body, re.split("__global__|[.]entry", source)[0])))
 
 
 def _count_axes(index: str, body: str) -> int:
@@ -276,19 +341,24 @@ def _is_size(dtype: str) -> bool:
     )
 
 
-def _argument_lines(parameters: Sequence[KernelParameter], size: int) -> Iterator[str]:
+def _guesses(parameters: Sequence[KernelParameter], size: int) -> Iterator[str]:
+    """An argument for each parameter, with guesses in place of what only the user knows."""
     for parameter in parameters:
         if parameter.kind == "pointer":
-            text = _guess_array(parameter)
+            yield _guess_array(parameter)
         elif parameter.kind == "scalar":
-            text = f"{parameter.dtype}={_guess_value(parameter.dtype, size)}"
+            yield f"{parameter.dtype}={_guess_value(parameter.dtype, size)}"
         elif parameter.kind == "untyped":
-            text = _guess_untyped(parameter, size)
+            yield _guess_untyped(parameter, size)
         else:
             values = ",".join(_guess_member(member, size) for member in parameter.parts or ())
-            text = f"struct={values}" if values else "struct"
-        comment = f"{parameter.name}: {parameter.spelling}"
-        yield f"  {_toml_string(text) + ',':<28}  # {' '.join(comment.split())}"
+            yield f"struct={values}" if values else "struct"
+
+
+def _argument_line(parameter: KernelParameter, text: str, is_guess: bool = False) -> str:
+    comment = " ".join(f"{parameter.name}: {parameter.spelling}".split())
+    comment += "; a guess, for the file does not tell it" if is_guess else ""
+    return f"  {_toml_string(text) + ',':<28}  # {comment}"
 
 
 def _is_opaque(parameter: KernelParameter) -> bool:
@@ -361,8 +431,13 @@ def _output_name(parameters: Sequence[KernelParameter]) -> str:
     return name if name.isidentifier() else "y"
 
 
-def _toml_extents(extents: Sequence[int]) -> str:
-    return str(extents[0]) if len(extents) == 1 else f"[{', '.join(map(str, extents))}]"
+def _toml_extents(extents: Sequence[int | str]) -> str:
+    texts = [_toml_value(extent) for extent in extents]
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+def _toml_value(value: int | str) -> str:
+    return _toml_string(value) if isinstance(value, str) else str(value)
 
 
 def _toml_string(text: str) -> str:

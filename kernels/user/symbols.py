@@ -75,6 +75,16 @@ def evaluated(kernel: UserKernel) -> UserKernel:
     return replace(computed, **numbers, args=args, constants=constants)
 
 
+def with_template_values(kernel: UserKernel) -> UserKernel:
+    """Put the values of symbols into the arguments of a kernel's template.
+
+    Raises:
+        UsageError: A symbol cannot be computed.
+    """
+    symbols = expressions.symbol_values(_definitions(kernel))
+    return replace(kernel, entry=_evaluate_template(kernel.entry, symbols))
+
+
 def symbol_values(kernel: UserKernel) -> dict[str, Number]:
     """The values that expressions may name: the symbols, and the macros that are numbers.
 

@@ -1,0 +1,251 @@
+"""The launches that the host code of a user's file makes, as launch options."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from memlab.device.compiler.headers import HOST_HEADERS, find_headers
+from memlab.device.debug_info.compiled_kernels import compilation_unit
+from memlab.device.debug_info.kernel_lookup import signature_of
+from memlab.errors import MemlabError, UsageError
+from memlab.kernels.user.kernel import (
+    compile_options,
+    is_compiled,
+    is_object,
+    parse_defines,
+    read_source,
+)
+from memlab.kernels.user.proposals import (
+    ProposedLaunch,
+    launch_entry,
+    propose_launch,
+    template_symbols,
+)
+from memlab.kernels.user.symbols import with_template_values
+
+if TYPE_CHECKING:
+    from memlab.device.compiler.translation_unit import Architecture
+    from memlab.kernels.host_code.machine import RecordedLaunch
+    from memlab.kernels.signature import Signature
+    from memlab.kernels.user.kernel import UserKernel
+
+_MAX_LISTED = 8
+
+
+@dataclass(frozen=True)
+class FileLaunch:
+    """A launched kernel of a file.
+
+    Attributes:
+        entry: The kernel's name, with the arguments of its template.
+        proposal: Its launch; None where the kernel cannot be had.
+        reason: Why it cannot.
+        symbols: The numbers to give, in the order in which they are used.
+        line: The launch's line.
+    """
+
+    entry: str
+    proposal: ProposedLaunch | None
+    reason: str
+    symbols: tuple[str, ...]
+    line: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it can run as it is."""
+        return self.proposal is not None and not self.proposal.gaps and not self.symbols
+
+
+def needs_launch(kernel: UserKernel, *, executed: bool = True) -> bool:
+    """Whether a kernel lacks what a launch in its file may tell.
+
+    Args:
+        kernel: The kernel; those of `memlab.toml` say themselves how they are launched.
+        executed: Whether it will run. If not, its block is enough.
+    """
+    if kernel.name or is_compiled(kernel) or is_object(kernel):
+        return False
+    if not executed:
+        return not kernel.block
+    return not (kernel.args and kernel.grid and kernel.block)
+
+
+def complete_launch(kernel: UserKernel, architecture: Architecture) -> FileLaunch | None:
+    """Find the launch of a kernel in its file.
+
+    Args:
+        kernel: The kernel; its own options stay. Without an entry, the only kernel that the file
+            launches.
+        architecture: The compute capability to compile for.
+
+    Returns:
+        The launch; None where the file does not launch the kernel.
+
+    Raises:
+        UsageError: The file launches several kernels and none is named, or the launch cannot be
+            told completely; the message says what to give.
+    """
+    groups = _launches_by_entry(kernel)
+    if not groups:
+        return None
+    if len(groups) > 1 and not kernel.entry:
+        names = ", ".join(repr(entry) for entry in list(groups)[:_MAX_LISTED])
+        more = f" and {len(groups) - _MAX_LISTED} more" if len(groups) > _MAX_LISTED else ""
+        first = shlex.quote(f"{kernel.source}:{next(iter(groups))}")
+        raise UsageError(
+            f"{kernel.source} launches {len(groups)} kernels, {names}{more}: name one, as in "
+            f"{first}, or run all with --all"
+        )
+    entry, launches = next(iter(groups.items()))
+    found = _file_launch(kernel, entry, launches, architecture)
+    target = f"{kernel.source}:{entry}"
+    if found.symbols:
+        given = " ".join(f"--set {name}=1M" for name in found.symbols)
+        raise UsageError(
+            f"{target}: the launch in line {found.line} does not tell "
+            f"{', '.join(found.symbols)}: give {given}, with your numbers"
+        )
+    if found.proposal is not None and found.proposal.gaps and not kernel.args:
+        number, reason = next(iter(found.proposal.gaps.items()))
+        what = "the launch" if number < 0 else f"argument {number}"
+        raise UsageError(
+            f"{target}: {what} in line {found.line} {reason}: give one --arg for each argument, "
+            f"or let 'memlab init {shlex.quote(kernel.source)}' write them into a file"
+        )
+    return found if found.proposal is not None else None
+
+
+def file_launches(kernel: UserKernel, architecture: Architecture) -> tuple[FileLaunch, ...]:
+    """List the kernels that a file launches, each with its first launch that is told best.
+
+    Args:
+        kernel: The file, with or without an entry, and the options of the compiler.
+        architecture: The compute capability to compile for.
+
+    Raises:
+        UsageError: There is no such file, or a definition is malformed.
+    """
+    return tuple(
+        _file_launch(kernel, entry, launches, architecture)
+        for entry, launches in _launches_by_entry(kernel).items()
+    )
+
+
+def launched_entries(kernel: UserKernel) -> tuple[str, ...]:
+    """The kernels that a file launches, with the arguments of their templates.
+
+    Raises:
+        UsageError: As `file_launches`.
+    """
+    return tuple(_launches_by_entry(kernel))
+
+
+def command_line(proposal: ProposedLaunch) -> str:
+    """The options of a launch as a command line gives them."""
+    kernel = proposal.kernel
+    words = [kernel.target]
+    for name in ("grid", "block"):
+        words += [f"--{name}", ",".join(map(str, getattr(kernel, name)))]
+    if kernel.shared:
+        words += ["--shared", str(kernel.shared)]
+    options: tuple[tuple[str, tuple[object, ...]], ...] = (
+        ("--set", kernel.symbols),
+        ("--arg", kernel.args),
+        ("--const", kernel.constants),
+        ("-D", kernel.defines),
+        ("-I", kernel.include),
+    )
+    for option, texts in options:
+        for text in texts:
+            words += [option, str(text)]
+    return " ".join(map(shlex.quote, words))
+
+
+def _file_launch(
+    kernel: UserKernel,
+    entry: str,
+    launches: Sequence[RecordedLaunch],
+    architecture: Architecture,
+) -> FileLaunch:
+    line = launches[0].line
+    given = {text.partition("=")[0].strip() for text in kernel.symbols}
+    missing = tuple(name for name in template_symbols(launches[0]) if name not in given)
+    if missing:
+        return FileLaunch(entry, None, "", missing, line)
+    named = replace(kernel, entry=entry)
+    try:
+        signature = _signature(named, architecture)
+    except MemlabError as error:
+        return FileLaunch(entry, None, str(error), (), line)
+    proposals = [propose_launch(named, launch, signature) for launch in launches]
+    ranked = sorted(
+        zip(proposals, launches, strict=True),
+        key=lambda pair: (len(pair[0].gaps), len(pair[0].symbols), pair[1].is_explored),
+    )
+    best = ranked[0][0]
+    return FileLaunch(entry, best, "", best.symbols, best.line)
+
+
+def _signature(kernel: UserKernel, architecture: Architecture) -> Signature:
+    unit = compilation_unit(kernel, architecture, None)
+    return signature_of(unit, with_template_values(kernel).entry)
+
+
+def _launches_by_entry(kernel: UserKernel) -> dict[str, list[RecordedLaunch]]:
+    """The launches of the kernel, or of all kernels of the file, by their entries."""
+    groups: dict[str, list[RecordedLaunch]] = {}
+    for launch in _read_launches(kernel):
+        if launch.is_undeduced:
+            continue
+        entry = launch_entry(launch)
+        if _matches(kernel.entry, entry):
+            groups.setdefault(entry, []).append(launch)
+    if kernel.entry and len(groups) > 1:  # several instantiations: the first that is made
+        first = next(
+            (entry for entry, group in groups.items() if not group[0].is_explored),
+            next(iter(groups)),
+        )
+        exact = next((entry for entry in groups if _plain(entry) == _plain(kernel.entry)), first)
+        return {exact: groups[exact]}
+    return groups
+
+
+def _matches(wanted: str, entry: str) -> bool:
+    """Whether an entry is the wanted one: exactly, or without its namespaces or template."""
+    if not wanted or _plain(wanted) == _plain(entry):
+        return True
+    name, bracket, arguments = wanted.partition("<")
+    other, _, others = entry.partition("<")
+    if bracket and _plain(arguments) != _plain(others):
+        return False
+    return name.rpartition("::")[2].strip() == other.rpartition("::")[2].strip()
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\s", "", text)
+
+
+def _read_launches(kernel: UserKernel) -> tuple[RecordedLaunch, ...]:
+    from memlab.kernels.host_code.reading import read_launches
+
+    source = read_source(kernel)
+    if "<<<" not in source and "cudaLaunch" not in source:
+        return ()
+    return read_launches(source, kernel.source, _own_headers(kernel, source), parse_defines(kernel))
+
+
+def _own_headers(kernel: UserKernel, source: str) -> Mapping[str, str]:
+    """The texts of the user's headers, by path."""
+    try:
+        found = find_headers(source, kernel.source, compile_options(kernel))
+    except UsageError:
+        return {}  # the compilation says what is wrong
+    return {
+        path: content.decode(errors="replace")
+        for path, content in found.own
+        if not path.startswith(str(HOST_HEADERS))
+    }

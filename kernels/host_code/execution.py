@@ -1,0 +1,439 @@
+"""Statements of host code, executed as the program without arguments would.
+
+Where a condition is not known, both branches are executed, and what they disagree about becomes
+unknown. A branch that is known not to be taken is explored if it launches a kernel: its launches
+are found, and its effects taken back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memlab.kernels.host_code import calls
+from memlab.kernels.host_code.arithmetic import as_number, converted, number_value
+from memlab.kernels.host_code.formulas import Formula, number
+from memlab.kernels.host_code.machine import (
+    Break,
+    Continue,
+    ControlFlow,
+    Exit,
+    Machine,
+    Return,
+    same,
+    truth_of,
+)
+from memlab.kernels.host_code.program import (
+    declared,
+    descendants,
+    node_type,
+    parse_expression,
+    text_of,
+)
+from memlab.kernels.host_code.values import (
+    Allocation,
+    Cell,
+    CType,
+    Number,
+    Pointer,
+    Unresolved,
+    Value,
+    copied,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tree_sitter import Node
+
+    from memlab.kernels.host_code.program import Declared
+
+MAX_PASSES = 64
+"""The most passes of a loop that are executed."""
+MAX_LOOP_STEPS = 4000
+"""The most nodes that are evaluated in a loop."""
+
+
+def execute(machine: Machine, node: Node) -> None:
+    """Execute a statement.
+
+    Raises:
+        ControlFlow: The statements after it are not executed.
+    """
+    machine.step()
+    if node.start_point.row:  # the text of a macro has one line
+        machine.line = node.start_point.row + 1
+    handler = _HANDLERS.get(node.type)
+    if handler is not None:
+        handler(machine, node)
+    elif node.type.endswith("expression"):
+        machine.evaluate(machine, node)
+    else:
+        for child in node.named_children:
+            execute(machine, child)
+
+
+def _compound(machine: Machine, node: Node) -> None:
+    with machine.scope():
+        for child in node.named_children:
+            execute(machine, child)
+
+
+def _expression(machine: Machine, node: Node) -> None:
+    for child in node.named_children:
+        machine.evaluate(machine, child)
+
+
+def declaration(machine: Machine, node: Node) -> None:
+    """Declare variables."""
+    type_node = node.child_by_field_name("type")
+    base = node_type(type_node)
+    for declarator in node.children_by_field_name("declarator"):
+        found = declared(declarator, base)
+        if found is None:
+            continue
+        value_node = declarator.child_by_field_name("value")
+        if value_node is None and node.type == "declaration" and declarator.type == "identifier":
+            value_node = node.child_by_field_name("value")  # if (int e = f())
+        value = _initial_value(machine, found, type_node, value_node)
+        kind = found.type
+        if found.extents and not kind.pointers:
+            kind = CType(kind.name)
+        if kind.name == "auto" and isinstance(value, Number):
+            kind = CType(value.type)
+        machine.declare(found.name, converted(machine, copied(value), kind), kind)
+
+
+def _initial_value(
+    machine: Machine, found: Declared, type_node: Node | None, value_node: Node | None
+) -> Value:
+    kind = machine.resolve(found.type) or found.type
+    if found.extents:
+        return _array(machine, found, kind, value_node)
+    is_object = not kind.pointers and calls.is_constructed(machine, kind)
+    is_number = machine.holds_number(kind)
+    if found.arguments is not None:  # the grammar takes `v(n)` for a function
+        snippet = parse_expression(f"memlab_arguments{text_of(found.arguments)}")
+        listed = snippet.child_by_field_name("arguments") if snippet is not None else None
+        given = list(listed.named_children) if listed is not None else []
+        return calls.construct(machine, found.type, given, type_node)
+    if value_node is None:
+        if is_object and not is_number:
+            return calls.construct(machine, found.type, [], type_node)
+        return Unresolved(found.name)
+    if value_node.type in ("argument_list", "initializer_list"):
+        given = list(value_node.named_children)
+        if is_object and not is_number:
+            return calls.construct(machine, found.type, given, type_node)
+        return machine.evaluate(machine, given[0]) if given else number_value(0)
+    value = machine.evaluate(machine, value_node)
+    if kind.name in calls.DIM3_TYPES and not kind.pointers:
+        return calls.as_dim3(value)
+    return value
+
+
+def _array(machine: Machine, found: Declared, kind: CType, value_node: Node | None) -> Value:
+    """An array on the stack."""
+    count: Formula | None = number(1)
+    cells: dict[int, Cell] = {}
+    if value_node is not None and value_node.type == "initializer_list":
+        for index, child in enumerate(value_node.named_children):
+            cells[index] = Cell(f"{found.name}_{index}", machine.evaluate(machine, child), kind)
+    for extent in found.extents:
+        if extent is None:
+            length = len(cells) if value_node is not None else 0
+            count = number(length) if length and count is not None else None
+            continue
+        value = as_number(machine, machine.evaluate(machine, extent))
+        if value is None or value.divisor is not None or count is None:
+            count = None
+        else:
+            count = count * value.formula
+    size = machine.program.size_of(kind)
+    nbytes = None if count is None or size is None else count * number(size)
+    return Pointer(Allocation(found.name, nbytes, elements=cells), number(0), kind)
+
+
+def _type_definition(machine: Machine, node: Node) -> None:
+    if node.type == "alias_declaration":
+        name = text_of(node.child_by_field_name("name"))
+        machine.frame.types[name] = _resolved(machine, node_type(node.child_by_field_name("type")))
+        return
+    base = node_type(node.child_by_field_name("type"))
+    for declarator in node.children_by_field_name("declarator"):
+        alias = declared(declarator, base)
+        if alias is not None:
+            machine.frame.types[alias.name] = _resolved(machine, alias.type)
+
+
+def _resolved(machine: Machine, kind: CType) -> CType:
+    return machine.resolve(kind) or kind
+
+
+def _condition(machine: Machine, node: Node | None) -> Value:
+    """The value of a condition, which may declare a variable."""
+    inner = node.child_by_field_name("value") if node is not None else None
+    if inner is not None and inner.type == "declaration":
+        declaration(machine, inner)
+        name = declared(inner.child_by_field_name("declarator"), CType(""))
+        cell = machine.find(name.name) if name is not None else None
+        return cell.value if cell is not None else Unresolved("condition")
+    return machine.evaluate(machine, inner or node)
+
+
+def _if(machine: Machine, node: Node) -> None:
+    condition = node.child_by_field_name("condition")
+    branches = [node.child_by_field_name("consequence"), node.child_by_field_name("alternative")]
+    truth = truth_of(_condition(machine, condition))
+    if any(child.type == "constexpr" for child in node.children) and truth is None:
+        truth = True
+    names = {text_of(each) for each in descendants(condition)} if condition is not None else set()
+    if truth is not None and "argc" in names and not machine.has_arguments:
+        taken, other = branches if truth else branches[::-1]
+        mark = len(machine.log)
+        flow = _outcome(machine, taken)
+        if not isinstance(flow, Return | Exit):
+            _raise(flow)
+            _explore(machine, other)
+            return
+        # Without arguments the program ends here: it is meant to be run with some.
+        machine.undo(mark)
+        machine.has_arguments = True
+        cell = machine.find("argc")
+        if cell is not None:
+            machine.write(cell, Unresolved("argc"))
+        truth = not truth
+    if truth is not None:
+        taken, other = branches if truth else branches[::-1]
+        _explore(machine, other)
+        if taken is not None:
+            execute(machine, taken)
+        return
+    _both(machine, branches)
+
+
+def _both(machine: Machine, branches: Sequence[Node | None]) -> None:
+    """Execute branches of which one is taken, and join what they do."""
+    outcomes = []
+    for branch in branches:
+        mark = len(machine.log)
+        flow = _outcome(machine, branch)
+        outcomes.append((flow, machine.undo(mark)))
+    going_on = [changed for flow, changed in outcomes if flow is None]
+    if not going_on:
+        flow, changed = outcomes[0]
+        machine.redo(changed)
+        _raise(flow)
+        return
+    for flow, _ in outcomes:
+        if isinstance(flow, Return) and flow.value is not None:
+            machine.frame.returned.append(flow.value)
+    for cell in {cell: None for changed in going_on for cell in changed}:
+        values = [changed.get(cell, cell.value) for changed in going_on]
+        if all(same(value, values[0]) for value in values):
+            machine.write(cell, values[0])
+        else:
+            pointers = [value for value in values if isinstance(value, Pointer)]
+            numbers = any(isinstance(value, Number) for value in values)
+            machine.write(
+                cell,
+                machine.unknown(cell.name, cell.type) if numbers or not pointers else pointers[0],
+            )
+
+
+def _outcome(machine: Machine, node: Node | None) -> ControlFlow | None:
+    """Execute a branch; what ends it early is returned."""
+    if node is None:
+        return None
+    try:
+        execute(machine, node)
+    except ControlFlow as flow:
+        return flow
+    return None
+
+
+def _raise(flow: ControlFlow | None) -> None:
+    if flow is not None:
+        raise flow
+
+
+def _explore(machine: Machine, node: Node | None) -> None:
+    """Find the launches in what is not executed."""
+    if node is None or machine.exploring > 2 or not machine.program.launches_inside(node):
+        return
+    mark = len(machine.log)
+    machine.exploring += 1
+    _outcome(machine, node)
+    machine.exploring -= 1
+    machine.undo(mark)
+
+
+def _loop(machine: Machine, node: Node) -> None:
+    with machine.scope():
+        initializer = node.child_by_field_name("initializer")
+        if initializer is not None:
+            execute(machine, initializer)
+        condition = node.child_by_field_name("condition")
+        update = node.child_by_field_name("update")
+        body = node.child_by_field_name("body")
+        if body is None:
+            return
+        _passes(machine, condition, update, body, node.type == "do_statement")
+
+
+def _passes(
+    machine: Machine, condition: Node | None, update: Node | None, body: Node, body_first: bool
+) -> None:
+    """Execute the passes of a loop as far as they are known.
+
+    Of a loop whose end is not known one pass is executed; the numbers that it changes are unknown
+    afterwards.
+    """
+    mark, start = len(machine.log), machine.steps
+    machine.loops += 1
+    try:
+        for number_of_pass in range(MAX_PASSES):
+            truth: bool | None = True
+            if condition is not None and not (body_first and number_of_pass == 0):
+                truth = truth_of(_condition(machine, condition))
+            if truth is False:
+                if number_of_pass == 0:
+                    _explore(machine, body)
+                return
+            flow = _outcome(machine, body)
+            if isinstance(flow, Break):
+                return
+            if isinstance(flow, Return | Exit):
+                if truth is not None or condition is None:
+                    raise flow
+                break
+            if update is not None:
+                machine.evaluate(machine, update)
+            if truth is None or machine.steps - start > MAX_LOOP_STEPS:
+                break
+    finally:
+        machine.loops -= 1
+    for cell in dict.fromkeys(cell for cell, _ in machine.log[mark:]):
+        if isinstance(cell.value, Number):
+            machine.write(cell, machine.unknown(cell.name, cell.type))
+
+
+def _range_loop(machine: Machine, node: Node) -> None:
+    values = machine.evaluate(machine, node.child_by_field_name("right"))
+    found = declared(
+        node.child_by_field_name("declarator"), node_type(node.child_by_field_name("type"))
+    )
+    body = node.child_by_field_name("body")
+    first: Value = Unresolved(found.name if found is not None else "")
+    if isinstance(values, Pointer) and 0 in values.allocation.elements:
+        first = values.allocation.elements[0].value
+    with machine.scope():
+        if found is not None:
+            machine.declare(found.name, first, found.type)
+        if body is not None:
+            _passes(machine, parse_expression("memlab_more"), None, body, False)
+
+
+def _switch(machine: Machine, node: Node) -> None:
+    value = _condition(machine, node.child_by_field_name("condition"))
+    body = node.child_by_field_name("body")
+    cases = (
+        [child for child in body.named_children if child.type == "case_statement"] if body else []
+    )
+    chosen = _matching_case(machine, value, cases)
+    if chosen is None:
+        _both_cases(machine, cases)
+        return
+    for index, case in enumerate(cases):
+        if index < chosen or (index > chosen and chosen < len(cases)):
+            for statement in _case_statements(case):
+                _explore(machine, statement)
+    try:
+        for case in cases[chosen:]:
+            for statement in _case_statements(case):
+                execute(machine, statement)
+    except Break:
+        pass
+
+
+def _matching_case(machine: Machine, value: Value, cases: Sequence[Node]) -> int | None:
+    """The number of the case that a value takes; None if that is not known."""
+    if not isinstance(value, Number) or value.formula.constant is None:
+        return None
+    default = len(cases)
+    for index, case in enumerate(cases):
+        label = case.child_by_field_name("value")
+        if label is None:
+            default = index
+            continue
+        known = machine.evaluate(machine, label)
+        if not isinstance(known, Number) or known.formula.constant is None:
+            return None
+        if known.formula == value.formula:
+            return index
+    return default
+
+
+def _case_statements(case: Node) -> list[Node]:
+    label = case.child_by_field_name("value")
+    return [child for child in case.named_children if label is None or child.id != label.id]
+
+
+def _both_cases(machine: Machine, cases: Sequence[Node]) -> None:
+    """Execute every case, and make unknown what any of them changes."""
+    changed: dict[Cell, Value] = {}
+    for case in cases:
+        mark = len(machine.log)
+        for statement in _case_statements(case):
+            if _outcome(machine, statement) is not None:
+                break
+        changed.update(machine.undo(mark))
+    for cell, value in changed.items():
+        is_number = isinstance(value, Number | Unresolved)
+        machine.write(cell, machine.unknown(cell.name, cell.type) if is_number else value)
+
+
+def _return(machine: Machine, node: Node) -> None:
+    value_node = next(iter(node.named_children), None)
+    value = None if value_node is None else machine.evaluate(machine, value_node)
+    raise Return(value)
+
+
+def _break(machine: Machine, node: Node) -> None:
+    raise Break
+
+
+def _continue(machine: Machine, node: Node) -> None:
+    raise Continue
+
+
+def _try(machine: Machine, node: Node) -> None:
+    body = node.child_by_field_name("body")
+    if body is not None:
+        execute(machine, body)
+
+
+def _nothing(machine: Machine, node: Node) -> None:
+    pass
+
+
+_HANDLERS = {
+    "compound_statement": _compound,
+    "expression_statement": _expression,
+    "declaration": declaration,
+    "alias_declaration": _type_definition,
+    "type_definition": _type_definition,
+    "if_statement": _if,
+    "for_statement": _loop,
+    "while_statement": _loop,
+    "do_statement": _loop,
+    "for_range_loop": _range_loop,
+    "switch_statement": _switch,
+    "return_statement": _return,
+    "break_statement": _break,
+    "continue_statement": _continue,
+    "try_statement": _try,
+    "function_definition": _nothing,
+    "struct_specifier": _nothing,
+    "comment": _nothing,
+    "goto_statement": _nothing,
+}

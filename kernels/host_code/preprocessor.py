@@ -1,0 +1,211 @@
+"""What the preprocessor does to host code: conditions, macros, and the user's own headers.
+
+Lines keep their numbers: what a condition leaves out, and every directive, becomes a blank line.
+Macros are not expanded in the text. They are kept beside it, for the names of sizes are macros.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+MAX_HEADERS = 200
+"""The most headers that are read into a file."""
+
+PREDEFINED = {
+    "__CUDACC__": "1",
+    "__NVCC__": "1",
+    "__cplusplus": "201703",
+    "__linux__": "1",
+    "__x86_64__": "1",
+    "CUDART_VERSION": "13000",
+    "CUDA_VERSION": "13000",
+    "__CUDACC_VER_MAJOR__": "13",
+}
+"""The macros that nvcc defines for the host code of a file on Linux."""
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'", re.S)
+_DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(\w+)[ \t]*(.*)", re.S)
+_DEFINE = re.compile(r"(\w+)(?:\(([^()]*)\))?(.*)", re.S)
+_INCLUDE = re.compile(r"[\"<]([^\">]+)[\">]")
+_DEFINED = re.compile(r"\bdefined\b\s*(?:\(\s*(\w+)\s*\)|(\w+))")
+_SUFFIX = re.compile(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b")
+_COMPARISONS: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+}
+
+
+@dataclass(frozen=True)
+class Macro:
+    """A macro: its parameters, None for one without parentheses, and its text."""
+
+    parameters: tuple[str, ...] | None
+    text: str
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """One file's text without directives and comments.
+
+    Attributes:
+        name: The file's name.
+        text: The text, with the file's line numbers.
+    """
+
+    name: str
+    text: str
+
+
+@dataclass
+class Preprocessed:
+    """A source and its own headers, headers first.
+
+    Attributes:
+        texts: The texts.
+        macros: The macros that are defined at the end, by name.
+    """
+
+    texts: list[SourceText] = field(default_factory=list)
+    macros: dict[str, Macro] = field(default_factory=dict)
+
+
+def preprocess(
+    source: str, source_name: str, headers: Mapping[str, str], defines: Mapping[str, str]
+) -> Preprocessed:
+    """Apply the directives of a source and of the headers that it includes.
+
+    Args:
+        source: The source.
+        source_name: Its file name.
+        headers: The texts of the user's headers, by path.
+        defines: The values of macros that the compiler is given.
+    """
+    result = Preprocessed()
+    for name, text in {**PREDEFINED, **defines}.items():
+        result.macros[name] = Macro(None, text)
+    _read(source, source_name, headers, result, set())
+    return result
+
+
+def without_comments(source: str) -> str:
+    """Replace comments by blanks; lines keep their numbers."""
+
+    def blank(match: re.Match[str]) -> str:
+        text = match[0]
+        return re.sub(r"[^\n]", " ", text) if text.startswith("/") else text
+
+    return _COMMENT.sub(blank, source)
+
+
+def _read(
+    source: str, name: str, headers: Mapping[str, str], result: Preprocessed, seen: set[str]
+) -> None:
+    kept: list[str] = []
+    # For each open #if: whether its text counts now, and whether a branch was taken already.
+    conditions: list[tuple[bool, bool]] = []
+    lines = iter(without_comments(source).split("\n"))
+    for line in lines:
+        whole, blanks = line, 1
+        while whole.endswith("\\") and _DIRECTIVE.match(line):
+            whole = whole[:-1] + " " + next(lines, "")
+            blanks += 1
+        active = all(counts for counts, _ in conditions)
+        match = _DIRECTIVE.match(whole)
+        if match is None:
+            kept.append(line if active else "")
+            continue
+        kept.extend([""] * blanks)
+        word, rest = match[1], match[2].strip()
+        if word in ("if", "ifdef", "ifndef"):
+            holds = active and _holds(word, rest, result.macros)
+            conditions.append((holds, holds))
+        elif word in ("elif", "else") and conditions:
+            taken = conditions.pop()[1]
+            outer = all(counts for counts, _ in conditions)
+            holds = outer and not taken and (word == "else" or _holds("if", rest, result.macros))
+            conditions.append((holds, taken or holds))
+        elif word == "endif" and conditions:
+            conditions.pop()
+        elif not active:
+            continue
+        elif word == "define" and (definition := _DEFINE.match(rest)):
+            parameters = definition[2]
+            listed = None if parameters is None else tuple(map(str.strip, parameters.split(",")))
+            result.macros[definition[1]] = Macro(listed, definition[3].strip())
+        elif word == "undef":
+            result.macros.pop(rest, None)
+        elif word == "include" and (included := _INCLUDE.match(rest)):
+            path = _header_path(included[1], headers)
+            if path is not None and path not in seen and len(seen) < MAX_HEADERS:
+                seen.add(path)
+                _read(headers[path], path, headers, result, seen)
+    result.texts.append(SourceText(name, "\n".join(kept)))
+
+
+def _header_path(name: str, headers: Mapping[str, str]) -> str | None:
+    """The header that an #include names: the one whose path ends like it."""
+    parts = tuple(part for part in PurePath(name).parts if part not in (".", ".."))
+    return next((path for path in headers if PurePath(path).parts[-len(parts) :] == parts), None)
+
+
+def _holds(word: str, condition: str, macros: Mapping[str, Macro]) -> bool:
+    if word != "if":
+        name = condition.split(maxsplit=1)[0] if condition else ""
+        return (name in macros) == (word == "ifdef")
+    return bool(_value(condition, macros))
+
+
+def _value(condition: str, macros: Mapping[str, Macro]) -> int:
+    """The value of a condition after #if; as in C++, unknown names are 0."""
+    text = _DEFINED.sub(lambda match: str(int((match[1] or match[2]) in macros)), condition)
+    for _ in range(10):  # macros of macros
+        text = re.sub(
+            r"\b[A-Za-z_]\w*\b(?!\s*\()",
+            lambda match: (
+                f"({macros[match[0]].text or 0})"
+                if match[0] in macros and macros[match[0]].parameters is None
+                else match[0]
+            ),
+            text,
+        )
+    text = _SUFFIX.sub(r"\1", text).replace("&&", " and ").replace("||", " or ")
+    text = re.sub(r"!(?!=)", " not ", text)
+    try:
+        return _number(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return 0
+
+
+def _number(node: ast.expr) -> int:
+    match node:
+        case ast.Constant(value=int() as value):
+            return value
+        case ast.BoolOp(op=ast.And(), values=parts):
+            return int(all(_number(part) for part in parts))
+        case ast.BoolOp(values=parts):
+            return int(any(_number(part) for part in parts))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return int(not _number(operand))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_number(operand)
+        case ast.Compare(left=left, ops=[sign], comparators=[right]) if type(sign) in _COMPARISONS:
+            return int(_COMPARISONS[type(sign)](_number(left), _number(right)))
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
+            return _OPERATORS[type(sign)](_number(left), _number(right))
+    return 0

@@ -1,0 +1,392 @@
+"""Launch options of a user kernel, proposed from a launch in the host code of its file."""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from memlab.kernels.host_code import formulas
+from memlab.kernels.host_code.calls import UNKNOWN_MARK
+from memlab.kernels.host_code.formulas import Formula, FormulaError, Unknown, number
+from memlab.kernels.host_code.values import (
+    Address,
+    Allocation,
+    Container,
+    Null,
+    Number,
+    Pointer,
+    Record,
+    Unresolved,
+    Value,
+)
+from memlab.kernels.user.arguments import MAX_FLOATS, NUMPY_DTYPES, unsupported_reason
+from memlab.kernels.user.expressions import FUNCTIONS
+from memlab.kernels.user.launch_options import RECORDED_OPTIONS
+
+if TYPE_CHECKING:
+    from memlab.kernels.host_code.machine import RecordedLaunch
+    from memlab.kernels.signature import KernelParameter, Signature
+    from memlab.kernels.user.kernel import UserKernel
+
+INDEX_DTYPES = ("i32", "i64", "u32", "u64")
+"""Types of indices: arrays of these are filled by `arange`, which is within every array."""
+
+_RESERVED = {*FUNCTIONS, *RECORDED_OPTIONS, *keyword.kwlist}
+
+
+@dataclass(frozen=True)
+class ProposedLaunch:
+    """A launch of a kernel as the file's host code makes it.
+
+    Attributes:
+        kernel: The kernel with the launch's options; they may be expressions of `symbols`. It has
+            no arguments where one of them has a gap.
+        args: The arguments; None for one that the host code does not tell.
+        gaps: What no symbol can stand for, with the reason, by the numbers of the arguments; -1
+            for the grid and the block.
+        symbols: The numbers that the host code does not tell, in the order of the options.
+        line: The launch's line.
+        source_name: The launch's file.
+        in_loop: Whether the launch is the first of a loop.
+    """
+
+    kernel: UserKernel
+    args: tuple[str | None, ...]
+    gaps: dict[int, str]
+    symbols: tuple[str, ...]
+    line: int
+    source_name: str
+    in_loop: bool
+
+
+@dataclass
+class _Names:
+    """The names of unknown numbers in one launch."""
+
+    names: dict[Unknown, str] = field(default_factory=dict)
+
+    def __call__(self, unknown: Unknown) -> str:
+        if unknown not in self.names:
+            plain = re.sub(r"\W", "_", unknown.name).strip("_") or "value"
+            base = f"n{plain}" if plain[0].isdigit() else plain
+            base = f"{base}_" if base in _RESERVED else base
+            taken = set(self.names.values())
+            number_ = 2
+            name = base
+            while name in taken:
+                name, number_ = f"{base}_{number_}", number_ + 1
+            self.names[unknown] = name
+        return self.names[unknown]
+
+    def fresh(self, name: str) -> str:
+        """The name of a number that only the launch options need."""
+        return self(Unknown(name, -1 - len(self.names)))
+
+
+def launch_entry(launch: RecordedLaunch) -> str:
+    """The kernel's name with the arguments of its template."""
+    arguments = ", ".join(launch.template_arguments or ()).replace(UNKNOWN_MARK, "")
+    return f"{launch.kernel}<{arguments}>" if arguments else launch.kernel
+
+
+def template_symbols(launch: RecordedLaunch) -> tuple[str, ...]:
+    """The numbers that the template needs and the host code does not tell."""
+    texts = " ".join(launch.template_arguments or ())
+    found = re.findall(rf"{re.escape(UNKNOWN_MARK)}(\w+)", texts)
+    return tuple(dict.fromkeys(found))
+
+
+def propose_launch(
+    kernel: UserKernel, launch: RecordedLaunch, signature: Signature
+) -> ProposedLaunch:
+    """Propose the options of a launch.
+
+    Args:
+        kernel: The kernel; its own options stay.
+        launch: The launch.
+        signature: The kernel's signature, as compiled.
+    """
+    names = _Names()
+    gaps: dict[int, str] = {}
+    grid, block = (_extents(each, names) for each in (launch.grid, launch.block))
+    if "0" in (*grid, *block):
+        gaps[-1] = "its grid or block would be empty"
+    shared = _number_text(launch.shared, names) or "0"
+    args: list[str | None] = []
+    seen: dict[tuple[int, Formula], str] = {}
+    values = launch.arguments
+    if len(values) > len(signature.parameters):
+        gaps[-1] = f"it passes {len(values)} arguments"
+    writes = _written_parameters(signature.parameters, values, launch.time)
+    for index, parameter in enumerate(signature.parameters):
+        value = values[index] if index < len(values) else Unresolved(parameter.name)
+        try:
+            args.append(_argument(parameter, value, index in writes, launch.time, names, seen))
+        except _Gap as gap:
+            args.append(None)
+            gaps[index] = str(gap)
+    constants = _constants(launch, signature)
+    known = _known_symbols(kernel)
+    symbols = tuple(name for name in names.names.values() if name not in known)
+    proposed = replace(
+        kernel,
+        entry=kernel.entry or launch_entry(launch),
+        grid=kernel.grid or tuple(map(_whole_or_text, grid)),
+        block=kernel.block or tuple(map(_whole_or_text, block)),
+        shared=kernel.shared or _whole_or_text(shared),
+        args=kernel.args or (() if gaps else tuple(text for text in args if text is not None)),
+        constants=kernel.constants or constants,
+    )
+    return ProposedLaunch(
+        proposed,
+        tuple(args),
+        gaps,
+        symbols,
+        launch.line,
+        launch.source_name,
+        launch.in_loop,
+    )
+
+
+class _Gap(Exception):
+    """An argument that the host code does not tell."""
+
+
+def _known_symbols(kernel: UserKernel) -> set[str]:
+    return {text.partition("=")[0].strip() for text in (*kernel.symbols, *kernel.defines)}
+
+
+def _whole_or_text(text: str) -> int | str:
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _extents(values: Sequence[Value], names: _Names) -> list[str]:
+    """The extents of a grid or block, without trailing ones."""
+    axes = ("x", "y", "z")
+    texts = [
+        _number_text(value, names) or names.fresh(_name_of(value, axis))
+        for value, axis in zip(values, axes, strict=True)
+    ]
+    while len(texts) > 1 and texts[-1] == "1":
+        texts.pop()
+    return texts
+
+
+def _name_of(value: Value, default: str) -> str:
+    return value.name if isinstance(value, Unresolved) and value.name else default
+
+
+def _number_text(value: Value, names: Callable[[Unknown], str]) -> str | None:
+    """A number in the words of launch options; None if there is none."""
+    if not isinstance(value, Number):
+        return None
+    text = value.formula.text(names)
+    if value.divisor is None:
+        return text
+    return f"({text})/({value.divisor.text(names)})"
+
+
+def _argument(
+    parameter: KernelParameter,
+    value: Value,
+    is_written: bool,
+    time: int,
+    names: _Names,
+    seen: dict[tuple[int, Formula], str],
+) -> str:
+    """The specification of an argument.
+
+    Raises:
+        _Gap: The host code does not tell it.
+    """
+    if reason := unsupported_reason(parameter):
+        raise _Gap(reason)
+    if parameter.kind == "scalar":
+        return _scalar(parameter, value, names)
+    if parameter.kind == "pointer":
+        return _array(parameter, value, is_written, time, names, seen)
+    if not isinstance(value, Record) or parameter.parts is None:
+        raise _Gap("is a structure whose members the host code does not tell")
+    members = []
+    for part in parameter.parts:
+        held = _member(value, part.name)
+        if held is None:
+            raise _Gap(f"is a structure whose member {part.name} the host code does not tell")
+        if part.pointer is not None:
+            members.append(_array(part.pointer, held, is_written, time, names, {}))
+        else:
+            members.append(_number_text(held, names) or names.fresh(_name_of(held, part.name)))
+    return f"struct={','.join(members)}" if members else "struct"
+
+
+def _member(value: Value, path: str) -> Value | None:
+    """A member of a record, such as `corner.y` or `weights[2]`."""
+    for step in re.findall(r"\w+", path):
+        if isinstance(value, Record) and step in value.members:
+            value = value.members[step].value
+        elif (
+            isinstance(value, Pointer) and step.isdigit() and int(step) in value.allocation.elements
+        ):
+            value = value.allocation.elements[int(step)].value
+        else:
+            return None
+    return value
+
+
+def _scalar(parameter: KernelParameter, value: Value, names: _Names) -> str:
+    dtype = parameter.dtype
+    if isinstance(value, Null):
+        return f"{dtype}=0"
+    if isinstance(value, Pointer | Container | Address | Record):
+        raise _Gap("is no number that the host code tells")
+    text = _number_text(value, names)
+    if text is None:
+        return f"{dtype}={names.fresh(_name_of(value, parameter.name))}"
+    constant = value.formula.constant if isinstance(value, Number) else None
+    if constant is not None and isinstance(value, Number) and value.divisor is None:
+        return f"{dtype}={_constant_text(dtype, constant)}"
+    return f"{dtype}={text}"
+
+
+def _constant_text(dtype: str, value: Fraction) -> str:
+    if dtype == "bool":
+        return str(int(value != 0))
+    if dtype in MAX_FLOATS:
+        if value.denominator == 1 and value.numerator.bit_length() < 64:
+            return str(value.numerator)
+        return repr(float(value))
+    bits = int(dtype[1:])
+    whole = math.trunc(value) % 2**bits  # as C++ converts it
+    if dtype.startswith("i") and whole >= 2 ** (bits - 1):
+        whole -= 2**bits
+    return str(whole)
+
+
+def _array(
+    parameter: KernelParameter,
+    value: Value,
+    is_written: bool,
+    time: int,
+    names: _Names,
+    seen: dict[tuple[int, Formula], str],
+) -> str:
+    if isinstance(value, Null) or (isinstance(value, Number) and value.formula.whole == 0):
+        return "null"
+    if isinstance(value, Container):
+        value = Pointer(value.allocation, number(0), value.element)
+    if isinstance(value, Address):
+        value = Pointer(Allocation(value.cell.name, None))
+    if not isinstance(value, Pointer):
+        value = Pointer(Allocation(_name_of(value, parameter.name), None))
+    allocation = value.allocation
+    key = (id(allocation), value.offset)
+    if key in seen and parameter.name.isidentifier():
+        return f"@{seen[key]}"
+    count = _element_count(parameter, value)
+    if count is not None and count.constant is not None and count.constant < 1:
+        raise _Gap("points behind the memory that the host code allocates")
+    base = parameter.name if parameter.name.isidentifier() else "array"
+    text = names.fresh(f"{base}_size") if count is None else count.text(names)
+    role = _role(parameter, allocation, time, is_written)
+    if parameter.name.isidentifier():
+        seen[key] = parameter.name
+    return f"{role}:{_array_type(parameter, text)}{_fill(parameter, allocation, time, role)}"
+
+
+def _element_count(parameter: KernelParameter, value: Pointer) -> Formula | None:
+    """The number of elements behind a pointer; None if it is not known."""
+    if value.allocation.nbytes is None:
+        return None
+    size = parameter.element_bytes or 1
+    try:
+        rest = value.allocation.nbytes - value.offset
+        return formulas.rounded("floor", rest.scaled(Fraction(1, size)))
+    except FormulaError:
+        return None
+
+
+def _array_type(parameter: KernelParameter, count: str) -> str:
+    """Type and extents; structures are rows of their members or bytes."""
+    if parameter.dtype:
+        return f"{parameter.dtype}[{count}]"
+    if not parameter.element_bytes:
+        return f"u8[{count}]"
+    if parameter.member_dtype:
+        bits = re.sub(r"\D", "", NUMPY_DTYPES[parameter.member_dtype])
+        members = parameter.element_bytes // (int(bits or 8) // 8)
+        return f"{parameter.member_dtype}[{count},{members}]"
+    return f"u8[{count},{parameter.element_bytes}]"
+
+
+def _history(allocation: Allocation, time: int) -> tuple[bool, bool, bool]:
+    """Whether memory is filled before a launch, last with zeros, and whether it is read after."""
+    fills = [
+        kind
+        for when, kind in allocation.events
+        if when < time and kind in ("filled", "zeroed", "launched")
+    ]
+    is_read = any(
+        when > time and kind in ("read", "launched_const") for when, kind in allocation.events
+    )
+    return bool(fills), bool(fills) and fills[-1] == "zeroed", is_read
+
+
+def _written_parameters(
+    parameters: Sequence[KernelParameter], values: Sequence[Value], time: int
+) -> frozenset[int]:
+    """The numbers of the arguments that a launch writes, as far as its surroundings tell.
+
+    These are the arrays that are read afterwards, or that nothing fills before. Where there is
+    none, every array that is not const may be written.
+    """
+    open_arrays = {
+        index: value.allocation
+        for index, (parameter, value) in enumerate(zip(parameters, values, strict=False))
+        if parameter.kind == "pointer"
+        and not parameter.readonly
+        and isinstance(value, Pointer | Container)
+    }
+    written = set()
+    for index, allocation in open_arrays.items():
+        is_filled, is_zeroed, is_read = _history(allocation, time)
+        if is_read or is_zeroed or not is_filled or allocation.shared_with_host:
+            written.add(index)
+    return frozenset(written or open_arrays)
+
+
+def _role(parameter: KernelParameter, allocation: Allocation, time: int, is_written: bool) -> str:
+    if parameter.readonly:
+        return "in"
+    is_filled = _history(allocation, time)[0] or allocation.shared_with_host
+    if not is_written and allocation.events:
+        return "in"
+    return "inout" if is_filled or allocation.nbytes is None else "out"
+
+
+def _fill(parameter: KernelParameter, allocation: Allocation, time: int, role: str) -> str:
+    if role == "out":
+        return ""
+    if _history(allocation, time)[1]:
+        return "=zeros"
+    if parameter.dtype in INDEX_DTYPES:
+        return "=arange"
+    is_structure = not parameter.dtype and parameter.element_bytes and not parameter.member_dtype
+    return "=zeros" if is_structure else ""
+
+
+def _constants(launch: RecordedLaunch, signature: Signature) -> tuple[str, ...]:
+    """Fills for the `__constant__` variables that the host code fills."""
+    names = {variable.name.rpartition("::")[2]: variable for variable in signature.variables}
+    return tuple(
+        f"{names[name].name}=random"
+        for name in launch.constants
+        if name in names and (names[name].dtype or names[name].member_dtype)
+    )

@@ -1,0 +1,179 @@
+"""Launches that a file's own host code tells: run, listed, written down and given symbols."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import memlab
+from memlab.cli.app import main
+from memlab.errors import UsageError
+from memlab.kernels.user import project
+
+ONE = """\
+#include <cstdlib>
+#define BLOCK 128
+__global__ void saxpy(float* y, const float* x, float a, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = a * x[i] + y[i];
+}
+int main(int argc, char** argv) {
+  int n = argc > 1 ? atoi(argv[1]) : 5000;
+  size_t bytes = n * sizeof(float);
+  float *h = (float*)malloc(bytes), *x, *y;
+  cudaMalloc(&x, bytes);
+  cudaMalloc(&y, bytes);
+  cudaMemcpy(x, h, bytes, cudaMemcpyHostToDevice);
+  cudaMemcpy(y, h, bytes, cudaMemcpyHostToDevice);
+  saxpy<<<(n + BLOCK - 1) / BLOCK, BLOCK>>>(y, x, 2.0f, n);
+  cudaMemcpy(h, y, bytes, cudaMemcpyDeviceToHost);
+}
+"""
+
+SEVERAL = """\
+__constant__ float weight[4];
+template <typename T, int B> __global__ void fill(T* y, int n) {
+  int i = blockIdx.x * B + threadIdx.x;
+  if (i < n) y[i] = T(weight[0]);
+}
+__global__ void copy(float* y, float* x) { extern __shared__ float s[];
+  s[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x]; __syncthreads();
+  y[blockIdx.x * blockDim.x + threadIdx.x] = s[threadIdx.x]; }
+__global__ void unknown(float* y, int n) { if (threadIdx.x < n) y[threadIdx.x] = n; }
+__global__ void never(float* y) { y[threadIdx.x] = 1; }
+int main(int argc, char** argv) {
+  float *a, *b, *h = new float[1024];
+  cudaMalloc(&a, 4096);
+  cudaMalloc(&b, 4096);
+  cudaMemcpyToSymbol(weight, h, 16);
+  fill<float, 64><<<16, 64>>>(a, 1024);
+  fill<double, 64><<<8, 64>>>((double*)b, 512);
+  copy<<<4, 256, 256 * sizeof(float)>>>(b, a);
+  int n = atoi(argv[1]);
+  cudaMalloc(&a, n * sizeof(float));
+  cudaMemset(a, 0, n * sizeof(float));
+  unknown<<<1, n>>>(a, n);
+  cudaMemcpy(h, b, 4096, cudaMemcpyDeviceToHost);
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with the files in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MEMLAB_STORE", str(tmp_path / "runs.sqlite3"))
+    monkeypatch.setenv("MEMLAB_DEVICE", "h200")
+    (tmp_path / "one.cu").write_text(ONE)
+    (tmp_path / "several.cu").write_text(SEVERAL)
+    return tmp_path
+
+
+def test_the_only_launch_of_a_file_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "one.cu", "--json"]) == 0
+    printed = capsys.readouterr()
+    run = json.loads(printed.out)
+    assert run["parameters"]["args"] == "inout:f32[5000] in:f32[5000] f32=2 i32=5000"
+    assert (run["parameters"]["grid"], run["parameters"]["block"]) == ("40", "128")
+    assert run["flop"] == 2 * 5000
+    command = printed.err.removeprefix("memlab: line 15 launches it: memlab ").strip()
+    assert command == (
+        "run one.cu:saxpy --grid 40 --block 128 --arg 'inout:f32[5000]' --arg 'in:f32[5000]' "
+        "--arg f32=2 --arg i32=5000"
+    )
+
+    assert main(["run", "one.cu", "--json", "--quiet", "--block", "64", "--grid", "79"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["parameters"]["block"] == "64"  # the command line's own
+    assert printed.err == ""
+
+
+def test_python_takes_the_launch_of_the_file_too() -> None:
+    run = memlab.run("one.cu")
+    assert run.recipe is not None
+    assert run.recipe.kernel == "one.cu:saxpy"
+    assert memlab.occupancy("one.cu").subject.parameters["block"] == "128"
+
+
+def test_several_launches_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "several.cu"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == [
+        "memlab run 'several.cu:fill<float, 64>'",
+        "memlab run 'several.cu:fill<double, 64>'",
+        "memlab run several.cu:copy",
+        "memlab run several.cu:unknown",
+    ]
+    assert "name one, as in 'several.cu:fill<float, 64>', or run all with --all" in printed.err
+    with pytest.raises(UsageError, match="launches 4 kernels"):
+        memlab.check("several.cu")
+
+
+def test_a_template_takes_the_arguments_of_its_launch(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "several.cu:fill", "--json"]) == 0
+    run = json.loads(capsys.readouterr().out)
+    assert run["kernel"] == "several.cu:fill<float, 64>"
+    assert run["parameters"]["args"] == "out:f32[1024] i32=1024"
+    assert run["parameters"]["constants"] == "weight=random"
+    assert main(["run", "several.cu:fill<double,64>", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"]["args"].startswith("out:f64[512]")
+
+
+def test_symbols_are_asked_for_and_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "several.cu:unknown"]) == 2
+    assert capsys.readouterr().err == (
+        "memlab: error: several.cu:unknown: the launch in line 22 does not tell n: "
+        "give --set n=1M, with your numbers\n"
+    )
+    assert main(["run", "several.cu:unknown", "--set", "n=96", "--json"]) == 0
+    run = json.loads(capsys.readouterr().out)
+    assert run["parameters"]["args"] == "inout:f32[96]=zeros i32=96"
+    assert run["parameters"]["block"] == "96"
+
+
+def test_all_kernels_whose_launches_are_told_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "several.cu", "--all"]) == 0
+    printed = capsys.readouterr()
+    assert [line for line in printed.out.splitlines() if line.startswith("several.cu:")] != []
+    for kernel in ("fill<float, 64>", "fill<double, 64>", "several.cu:copy"):
+        assert kernel in printed.out
+    assert "several.cu:unknown" not in printed.out
+    assert "left out several.cu:unknown (line 22): give --set n=1M" in printed.err
+    assert main(["run", "tiled", "--all"]) == 2
+    assert main(["run", "several.cu:copy", "--all"]) == 2
+    assert main(["run", "several.cu", "--all", "--json"]) == 2
+
+
+def test_a_kernel_that_is_not_launched_is_as_before(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "several.cu:never"]) == 2
+    assert "several.cu:never takes 1 argument (float * y), and none are given" in (
+        capsys.readouterr().err
+    )
+
+
+def test_init_writes_what_the_file_tells(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "several.cu"]) == 0
+    text = Path("memlab.toml").read_text("utf-8")
+    document = tomllib.loads(text)
+    Draft202012Validator(project.schema()).validate(document)
+    kernels = document["kernels"]
+    assert set(kernels) == {"copy", "unknown", "never", "fill-float-64", "fill-double-64"}
+    copy = kernels["copy"]
+    assert (copy["grid"], copy["block"], copy["shared"]) == (4, 256, 1024)
+    assert copy["args"] == ["inout:f32[1024]", "in:f32[1024]"]
+    assert kernels["fill-float-64"]["entry"] == "fill<float, 64>"
+    assert kernels["fill-float-64"]["constants"] == ["weight=random"]
+    assert kernels["unknown"]["args"] == ["inout:f32[n]=zeros", "i32=n"]
+    assert "# symbols = { n = 1024 }" in text
+    assert "# The launch of several.cu, line 18." in text
+    never = text.partition("[kernels.never]")[2]
+    assert "a guess" in never.partition("[kernels.")[0]
+
+    capsys.readouterr()
+    assert main(["run", "copy", "--json"]) == 0
+    assert main(["run", "unknown", "--set", "n=64", "--json"]) == 0
+    tomllib.loads(text.replace("# symbols", "symbols"))  # as its comment says
