@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
 from memlab.kernels.user import python_values
@@ -53,15 +53,15 @@ def out(shape: int | Sequence[int], dtype: object) -> ArraySpecification:
     return python_values.output_argument(shape, dtype)
 
 
-def source(text: str, entry: str = "", *, name: str = "source.cu") -> UserKernel:
-    """Make a kernel of CUDA C++ text, for every function that takes a kernel.
+def source(text: Any, entry: str = "", *, name: str = "source.cu") -> UserKernel:
+    """Make a kernel of CUDA C++ in Python, for every function that takes a kernel.
 
     Examples:
         scale = memlab.source('extern "C" __global__ void scale(float *x) { x[threadIdx.x] *= 2; }')
         memlab.run(scale, grid=1, block=32, args=[memlab.inout(x)]).outputs["x"]
 
     Args:
-        text: The CUDA C++ text.
+        text: The CUDA C++ text, or a `RawModule` of CuPy.
         entry: The kernel's C++ name, such as `scale` or `sgemm<32>`; empty for the only one.
         name: The name of the text in messages and reports, such as `scale.cu`. An `#include` in
             quotes is first looked up in its folder, which is the current one without a path.
@@ -74,10 +74,15 @@ def source(text: str, entry: str = "", *, name: str = "source.cu") -> UserKernel
     """
     from memlab.kernels.user.kernel import UserKernel
 
+    if type(text).__module__.partition(".")[0] == "cupy":
+        from memlab.kernels.python import cupy_kernels
+
+        return cupy_kernels.of_module(text, entry)
     for value in (text, entry, name):
         if not isinstance(value, str):
             raise UsageError(
-                f"memlab.source takes CUDA C++ text, got an object of type {type(value).__name__}"
+                "memlab.source takes CUDA C++ text or a RawModule of CuPy, got "
+                f"{python_values.describe_type(value)}: give the text"
             )
     if not text.strip():
         raise UsageError("memlab.source has no code: give CUDA C++ text with a kernel")

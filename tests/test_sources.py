@@ -45,7 +45,7 @@ def test_the_other_functions_take_a_text(kernel: Any) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "has no code"), (b"__global__", "takes CUDA C\\+\\+ text, got an object of type bytes")],
+    [("", "has no code"), (b"__global__", "RawModule of CuPy, got an object of type bytes")],
 )
 def test_what_is_no_text_is_refused(text: Any, message: str) -> None:
     with pytest.raises(memlab.UsageError, match=message):

@@ -17,7 +17,7 @@ from memlab.kernels.user.kernel import is_object
 if TYPE_CHECKING:
     from memlab.kernels.user.kernel import UserKernel
 
-FRONT_ENDS = {"numba": "numba_kernels"}
+FRONT_ENDS = {"cupy": "cupy_kernels", "numba": "numba_kernels"}
 """The modules of the front ends, by the package whose kernels they read."""
 
 
@@ -58,7 +58,7 @@ def front_end(code: Any) -> FrontEnd:
             return found  # type: ignore[no-any-return]
     raise UsageError(
         f"a kernel cannot be an object of type {type(code).__name__}: give a name of the catalog "
-        "such as 'tiled', 'FILE.cu:ENTRY', memlab.source(TEXT), or a kernel of Numba"
+        "such as 'tiled', 'FILE.cu:ENTRY', memlab.source(TEXT), or a kernel of Numba or CuPy"
     )
 
 

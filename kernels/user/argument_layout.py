@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,8 +19,11 @@ class ArgumentLayout:
 
     Attributes:
         arguments: A specification for each parameter of the compiled kernel, in its order.
-        given: The names of the parameters that stand for the user's arguments, in the user's order.
+        given: The names of the parameters or arrays that stand for the user's arguments, in the
+            user's order.
+        names: The names that arrays get instead of their own, such as `x` for `_raw_x.data_`.
     """
 
     arguments: tuple[str | Specification, ...]
     given: tuple[str, ...]
+    names: Mapping[str, str] = field(default_factory=dict, hash=False)

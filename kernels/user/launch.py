@@ -5,13 +5,22 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.kernel import check_geometry, check_memory
-from memlab.kernels.launch import Argument, Buffer, Constant, Dim3, Launch, array_arguments
+from memlab.kernels.launch import (
+    Argument,
+    Buffer,
+    Constant,
+    Dim3,
+    Launch,
+    Structure,
+    array_arguments,
+)
 from memlab.kernels.user import symbols
 from memlab.kernels.user.arguments import (
     NUMPY_DTYPES,
@@ -64,6 +73,8 @@ def make_user_launch(
         raise UsageError(_missing_arguments_message(kernel, signature))
     passed = kernel.args if kernel.layout is None else kernel.layout.arguments
     arguments = bind_arguments(passed, signature.parameters) if passed or executed else ()
+    if kernel.layout is not None:
+        arguments = tuple(_renamed(argument, kernel.layout.names) for argument in arguments)
     constants = _parse_constants(kernel, signature)
     buffers = list(array_arguments(arguments))
     _check_name_conflicts(buffers, signature)
@@ -105,11 +116,23 @@ def make_user_launch(
     return launch
 
 
+def _renamed(argument: Argument, names: Mapping[str, str]) -> Argument:
+    """An argument whose arrays have other names."""
+    if isinstance(argument, Structure):
+        members = tuple(
+            (offset, replace(member, name=names.get(member.name, member.name)))
+            for offset, member in argument.members
+        )
+        return replace(argument, members=members)
+    return replace(argument, name=names.get(argument.name, argument.name))
+
+
 def _given_arguments(kernel: UserKernel, arguments: Sequence[Argument]) -> tuple[Argument, ...]:
     """The arguments that stand for those of the user; none where no package lays them out."""
     if kernel.layout is None:
         return ()
-    by_name = {argument.name: argument for argument in arguments}
+    by_name: dict[str, Argument] = {argument.name: argument for argument in arguments}
+    by_name |= {array.name: array for array in array_arguments(arguments)}
     return tuple(by_name[name] for name in kernel.layout.given)
 
 

@@ -31,8 +31,12 @@ if TYPE_CHECKING:
 
 _SHORT_DTYPES = {name: short for short, name in NUMPY_DTYPES.items()}
 _ACCEPTED_FORMS = (
-    "give a text such as 'f32[64]', a number, a NumPy array, a tuple for a structure, or None"
+    "give a text such as 'f32[64]', a number, an array, a tuple for a structure, or None"
 )
+
+
+_ARRAY_PROTOCOLS = ("__array__", "__array_interface__", "__cuda_array_interface__", "__dlpack__")
+"""What an array has: NumPy's protocols, that of arrays on a GPU, and that of array libraries."""
 
 
 def convert_argument(value: Any) -> str | Specification:
@@ -57,7 +61,7 @@ def convert_argument(value: Any) -> str | Specification:
         texts = (value if isinstance(value, str) else value.text for value in values)
         text = f"struct={','.join(texts)}" if values else "struct"
         return StructureSpecification(values, "", text)
-    if not hasattr(value, "__array__"):
+    if not any(hasattr(value, name) for name in _ARRAY_PROTOCOLS):
         raise UsageError(f"an argument cannot be {describe_type(value)}: {_ACCEPTED_FORMS}")
     elements = _as_array(value)
     if elements.ndim:
@@ -132,12 +136,40 @@ def _as_array(values: Any) -> NDArray[Any]:
     import numpy as np
 
     try:
+        values = _on_host(values)
+        if not hasattr(values, "__array__") and hasattr(values, "__dlpack__"):
+            return np.from_dlpack(values)
         return np.asarray(values)
     except Exception as error:  # other libraries raise any type, such as for arrays on a GPU
         reason = " ".join(str(error).split())
         raise UsageError(
             f"{describe_type(values)} is not a NumPy array ({reason}): convert it"
         ) from None
+
+
+def _on_host(values: Any) -> Any:
+    """An array of another library in the host's memory, as an object that NumPy converts.
+
+    PyTorch, CuPy and Numba copy an array from a GPU when asked to, each by its own method.
+    """
+    if hasattr(values, "detach") and hasattr(values, "cpu"):  # PyTorch
+        values = values.detach().cpu()
+        if str(values.dtype) != "torch.bfloat16":  # which NumPy does not know
+            return values
+        import ml_dtypes
+
+        return values.view(dtype=_torch_type(values, "int16")).numpy().view(ml_dtypes.bfloat16)
+    if hasattr(values, "__cuda_array_interface__"):
+        for copy in ("get", "copy_to_host"):  # CuPy, Numba
+            if hasattr(values, copy):
+                return getattr(values, copy)()
+    return values
+
+
+def _torch_type(tensor: Any, name: str) -> Any:
+    from importlib import import_module
+
+    return getattr(import_module(type(tensor).__module__.partition(".")[0]), name)
 
 
 def _short_dtype(dtype: Any) -> str:
