@@ -23,7 +23,7 @@ DEFAULT_FILE = Path("memlab.toml")
 def init(
     target: Annotated[
         str,
-        typer.Argument(metavar="FILE.cu[:ENTRY]", help="The file, or one kernel in it."),
+        typer.Argument(metavar="FILE.cu[:ENTRY]", help="The file, or one kernel in it; PTX too."),
     ],
     *,
     output: Annotated[
