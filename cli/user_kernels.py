@@ -1,6 +1,7 @@
 """User kernels on the command line: `FILE.cu:ENTRY`, and names in `memlab.toml`."""
 
 import inspect
+import shlex
 from collections.abc import Iterable
 from contextlib import suppress
 from copy import copy
@@ -278,28 +279,22 @@ def with_file_launch(kernel: "UserKernel", device: str | None, quiet: bool) -> "
     from memlab.device.devices import open_device
 
     architecture = open_device(device).properties.compute_capability
-    if not kernel.entry:
-        _print_launches(kernel)
-    found = file_launches.complete_launch(kernel, architecture)
+    try:
+        found = file_launches.complete_launch(kernel, architecture)
+    except file_launches.SeveralLaunches as several:
+        for target in several.targets:
+            typer.echo(f"memlab run {shlex.quote(target)}")
+        raise
     if found is None or found.proposal is None:
         return kernel
     if not quiet:
+        proposal = found.proposal
+        how = " in a loop" if proposal.in_loop else ""
+        how += ", but the program does not come there without arguments" * proposal.is_explored
         print_message(
-            f"line {found.line} launches it{' in a loop' * found.proposal.in_loop}: memlab run "
-            f"{file_launches.command_line(found.proposal)}"
+            f"line {found.line} launches it{how}: memlab run {file_launches.command_line(proposal)}"
         )
     return found.proposal.kernel
-
-
-def _print_launches(kernel: "UserKernel") -> None:
-    """Print a command for each kernel that a file launches, where there are several."""
-    import shlex
-
-    from memlab.device.debug_info.file_launches import launched_entries
-
-    entries = launched_entries(kernel)
-    for entry in entries if len(entries) > 1 else ():
-        typer.echo(f"memlab run {shlex.quote(f'{kernel.source}:{entry}')}")
 
 
 def launched_kernels(kernel: "UserKernel", device: str | None) -> "list[UserKernel]":
@@ -318,20 +313,29 @@ def launched_kernels(kernel: "UserKernel", device: str | None) -> "list[UserKern
         )
     architecture = open_device(device).properties.compute_capability
     found = file_launches.file_launches(kernel, architecture)
+    reasons = {launch.reason for launch in found}
+    if len(reasons) == 1 and "" not in reasons:  # such as a header that is missing
+        raise UsageError(reasons.pop())
     for launch in found:
         if launch.is_complete:
             continue
         if launch.symbols:
             lack = f"give {' '.join(f'--set {name}=1M' for name in launch.symbols)}"
-        elif launch.proposal is not None:
+        elif launch.proposal is not None and launch.proposal.gaps:
             number, reason = next(iter(launch.proposal.gaps.items()))
             lack = reason if number < 0 else f"argument {number} {reason}"
+        elif launch.proposal is not None:
+            lack = "the program does not come there without arguments: name the kernel to run it"
         else:
             lack = launch.reason
         print_message(f"left out {kernel.source}:{launch.entry} (line {launch.line}): {lack}")
     complete = [
         launch.proposal.kernel for launch in found if launch.is_complete and launch.proposal
     ]
+    if not found:
+        raise UsageError(
+            f"{kernel.source} launches no kernel: name one, as in {kernel.source}:ENTRY"
+        )
     if not complete:
         raise UsageError(
             f"{kernel.source} tells no launch completely: give --grid, --block and --arg for one "

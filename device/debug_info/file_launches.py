@@ -36,6 +36,26 @@ if TYPE_CHECKING:
 _MAX_LISTED = 8
 
 
+class SeveralLaunches(UsageError):
+    """A file launches several kernels, and none is named."""
+
+    def __init__(self, source: str, entries: tuple[str, ...]) -> None:
+        """Name the kernels.
+
+        Args:
+            source: The file.
+            entries: The kernels, with the arguments of their templates.
+        """
+        self.targets = tuple(f"{source}:{entry}" for entry in entries)
+        names = ", ".join(map(repr, entries[:_MAX_LISTED]))
+        more = f" and {len(entries) - _MAX_LISTED} more" if len(entries) > _MAX_LISTED else ""
+        first = shlex.quote(self.targets[0])
+        super().__init__(
+            f"{source} launches {len(entries)} kernels, {names}{more}: name one, as in {first}, "
+            "or run all with 'memlab run FILE.cu --all'"
+        )
+
+
 @dataclass(frozen=True)
 class FileLaunch:
     """A launched kernel of a file.
@@ -56,8 +76,10 @@ class FileLaunch:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it can run as it is."""
-        return self.proposal is not None and not self.proposal.gaps and not self.symbols
+        """Whether it can run as the program makes it."""
+        proposal = self.proposal
+        known = proposal is not None and not proposal.gaps and not proposal.is_explored
+        return known and not self.symbols
 
 
 def needs_launch(kernel: UserKernel, *, executed: bool = True) -> bool:
@@ -90,16 +112,17 @@ def complete_launch(kernel: UserKernel, architecture: Architecture) -> FileLaunc
             told completely; the message says what to give.
     """
     groups = _launches_by_entry(kernel)
+    made = {
+        entry: launches
+        for entry, launches in groups.items()
+        if not all(launch.is_explored for launch in launches)
+    }
+    if len(made) == 1:
+        groups = made
     if not groups:
         return None
     if len(groups) > 1 and not kernel.entry:
-        names = ", ".join(repr(entry) for entry in list(groups)[:_MAX_LISTED])
-        more = f" and {len(groups) - _MAX_LISTED} more" if len(groups) > _MAX_LISTED else ""
-        first = shlex.quote(f"{kernel.source}:{next(iter(groups))}")
-        raise UsageError(
-            f"{kernel.source} launches {len(groups)} kernels, {names}{more}: name one, as in "
-            f"{first}, or run all with --all"
-        )
+        raise SeveralLaunches(kernel.source, tuple(groups))
     entry, launches = next(iter(groups.items()))
     found = _file_launch(kernel, entry, launches, architecture)
     target = f"{kernel.source}:{entry}"
@@ -133,15 +156,6 @@ def file_launches(kernel: UserKernel, architecture: Architecture) -> tuple[FileL
         _file_launch(kernel, entry, launches, architecture)
         for entry, launches in _launches_by_entry(kernel).items()
     )
-
-
-def launched_entries(kernel: UserKernel) -> tuple[str, ...]:
-    """The kernels that a file launches, with the arguments of their templates.
-
-    Raises:
-        UsageError: As `file_launches`.
-    """
-    return tuple(_launches_by_entry(kernel))
 
 
 def command_line(proposal: ProposedLaunch) -> str:
@@ -180,7 +194,7 @@ def _file_launch(
     try:
         signature = _signature(named, architecture)
     except MemlabError as error:
-        return FileLaunch(entry, None, str(error), (), line)
+        return FileLaunch(entry, None, str(error).partition("\n")[0], (), line)
     proposals = [propose_launch(named, launch, signature) for launch in launches]
     ranked = sorted(
         zip(proposals, launches, strict=True),

@@ -65,7 +65,7 @@ def signature_of(unit: TranslationUnit, entry: str) -> Signature:
         kernels = signatures(unit)
         if len(kernels) == 1:
             return _require_stable_name(kernels[0], name)
-        raise UsageError(_kernel_required_message(name, kernels, declared))
+        raise UsageError(_kernel_required_message(unit, kernels, declared))
     try:
         output = compile_with_debug_info(replace(unit, name_expression=entry))
     except NameExpressionError as error:
@@ -74,7 +74,7 @@ def signature_of(unit: TranslationUnit, entry: str) -> Signature:
             if kernel.linkage_name == entry:
                 return kernel
         raise UsageError(
-            _no_such_kernel_message(name, entry, error.reason, kernels, declared)
+            _no_such_kernel_message(unit, entry, error.reason, kernels, declared)
         ) from error
     for kernel in _signatures_from_output(output):
         if kernel.linkage_name == output.lowered_name:
@@ -104,10 +104,30 @@ def declared_kernels(source: str) -> Iterator[tuple[str, str]]:
         yield name, " ".join(template.split())
 
 
+def _instantiation(unit: TranslationUnit, name: str) -> str:
+    """A template with the arguments of its launch in the file; `name<...>` if it has none."""
+    from memlab.kernels.host_code.reading import read_launches
+    from memlab.kernels.user.proposals import launch_entry, template_symbols
+
+    last = name.rpartition("::")[2]
+    launches = read_launches(unit.source, unit.source_name, {}, unit.defines)
+    return next(
+        (
+            launch_entry(launch)
+            for launch in launches
+            if launch.template_arguments
+            and launch.kernel.rpartition("::")[2] == last
+            and not template_symbols(launch)
+        ),
+        f"{name}<...>",
+    )
+
+
 def _kernel_required_message(
-    source_name: str, kernels: Sequence[Signature], declared: Mapping[str, str]
+    unit: TranslationUnit, kernels: Sequence[Signature], declared: Mapping[str, str]
 ) -> str:
     """The message for a missing kernel name."""
+    source_name = unit.source_name
     names = _kernel_names(kernels, declared)
     if not names:
         return f"{source_name} has no kernel: define one, __global__ void name(...)"
@@ -115,7 +135,7 @@ def _kernel_required_message(
         name = names[0]
         return (
             f"{source_name} has only templates, {_name_list(names)}: give the arguments of "
-            f"{declared[name]}, {source_name}:'{name}<...>'"
+            f"{declared[name]}, {source_name}:'{_instantiation(unit, name)}'"
         )
     return (
         f"{source_name} has {len(names)} kernels, {_name_list(names)}: "
@@ -124,13 +144,14 @@ def _kernel_required_message(
 
 
 def _no_such_kernel_message(
-    source_name: str,
+    unit: TranslationUnit,
     entry: str,
     reason: str,
     kernels: Sequence[Signature],
     declared: Mapping[str, str],
 ) -> str:
     """The message for a missing kernel, from NVRTC's message about the name expression."""
+    source_name = unit.source_name
     base = entry.partition("<")[0].strip()
     template = declared.get(base.rpartition("::")[2], "")
     if "overloaded function" in reason:
@@ -147,7 +168,9 @@ def _no_such_kernel_message(
         # `template` is the template's head, such as `template <int T>`.
         head = template or "a template"
         fault = f"does not fit {head}" if "<" in entry else f"is declared {head}"
-        return f"{entry!r} {fault}: give its arguments, {source_name}:'{base}<...>'"
+        return (
+            f"{entry!r} {fault}: give its arguments, {source_name}:'{_instantiation(unit, base)}'"
+        )
     if "non-__global__" in reason:
         return f"{entry!r} is a function of {source_name}, but not a kernel: declare it __global__"
     if f'"{base}" is undefined' not in reason and template:

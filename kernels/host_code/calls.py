@@ -421,7 +421,7 @@ def record_launch(
     for index, value in enumerate(arguments):
         is_const = index < len(parameters) and _is_const_pointer(function, index)
         allocation = allocation_of(value)
-        if allocation is not None:
+        if allocation is not None and not machine.exploring:
             allocation.events.append((machine.time, "launched_const" if is_const else "launched"))
 
 

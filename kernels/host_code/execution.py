@@ -50,7 +50,9 @@ if TYPE_CHECKING:
 MAX_PASSES = 64
 """The most passes of a loop that are executed."""
 MAX_LOOP_STEPS = 4000
-"""The most nodes that are evaluated in a loop."""
+"""The nodes that are evaluated in a loop before it counts as a long one."""
+MAX_LONG_PASSES = 4
+"""The most passes of a long loop."""
 
 
 def execute(machine: Machine, node: Node) -> None:
@@ -96,8 +98,9 @@ def declaration(machine: Machine, node: Node) -> None:
             value_node = node.child_by_field_name("value")  # if (int e = f())
         value = _initial_value(machine, found, type_node, value_node)
         kind = found.type
-        if found.extents and not kind.pointers:
-            kind = CType(kind.name)
+        if found.extents:  # the type of an array is that of its elements
+            machine.declare(found.name, value, None)
+            continue
         if kind.name == "auto" and isinstance(value, Number):
             kind = CType(value.type)
         machine.declare(found.name, converted(machine, copied(value), kind), kind)
@@ -308,7 +311,9 @@ def _passes(
                 break
             if update is not None:
                 machine.evaluate(machine, update)
-            if truth is None or machine.steps - start > MAX_LOOP_STEPS:
+            steps = machine.steps - start
+            is_long = steps > MAX_LOOP_STEPS and number_of_pass + 1 >= MAX_LONG_PASSES
+            if truth is None or is_long:
                 break
     finally:
         machine.loops -= 1

@@ -53,6 +53,8 @@ class ProposedLaunch:
         line: The launch's line.
         source_name: The launch's file.
         in_loop: Whether the launch is the first of a loop.
+        is_explored: Whether the program does not make it when it is run without arguments, so that
+            its sizes may not suit it.
     """
 
     kernel: UserKernel
@@ -62,6 +64,7 @@ class ProposedLaunch:
     line: int
     source_name: str
     in_loop: bool
+    is_explored: bool
 
 
 @dataclass
@@ -150,6 +153,7 @@ def propose_launch(
         launch.line,
         launch.source_name,
         launch.in_loop,
+        launch.is_explored,
     )
 
 
@@ -247,6 +251,8 @@ def _scalar(parameter: KernelParameter, value: Value, names: _Names) -> str:
         return f"{dtype}=0"
     if isinstance(value, Pointer | Container | Address | Record):
         raise _Gap("is no number that the host code tells")
+    if "TextureObject" in parameter.spelling or "SurfaceObject" in parameter.spelling:
+        raise _Gap("is a texture or surface, which memlab cannot pass")
     text = _number_text(value, names)
     if text is None:
         return f"{dtype}={names.fresh(_name_of(value, parameter.name))}"

@@ -31,6 +31,7 @@ int main(int argc, char** argv) {
   cudaMemcpy(y, h, bytes, cudaMemcpyHostToDevice);
   saxpy<<<(n + BLOCK - 1) / BLOCK, BLOCK>>>(y, x, 2.0f, n);
   cudaMemcpy(h, y, bytes, cudaMemcpyDeviceToHost);
+  cudaFree(x);
 }
 """
 
@@ -108,7 +109,7 @@ def test_several_launches_are_listed(capsys: pytest.CaptureFixture[str]) -> None
         "memlab run several.cu:copy",
         "memlab run several.cu:unknown",
     ]
-    assert "name one, as in 'several.cu:fill<float, 64>', or run all with --all" in printed.err
+    assert "name one, as in 'several.cu:fill<float, 64>', or run all with" in printed.err
     with pytest.raises(UsageError, match="launches 4 kernels"):
         memlab.check("several.cu")
 
@@ -146,6 +147,27 @@ def test_all_kernels_whose_launches_are_told_run(capsys: pytest.CaptureFixture[s
     assert main(["run", "tiled", "--all"]) == 2
     assert main(["run", "several.cu:copy", "--all"]) == 2
     assert main(["run", "several.cu", "--all", "--json"]) == 2
+
+
+def test_what_does_not_compile_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("several.cu").write_text(SEVERAL.replace("y[threadIdx.x] = n", "y[threadIdx.x] = m"))
+    assert main(["run", "several.cu", "--all"]) == 2
+    assert capsys.readouterr().err.count('identifier "m" is undefined') == 1
+
+
+def test_launches_that_the_program_does_not_make(capsys: pytest.CaptureFixture[str]) -> None:
+    code = ONE.replace("  saxpy<<<", "  if (n < 10) other<<<1, n>>>(y, n);\n  saxpy<<<")
+    Path("two.cu").write_text("__global__ void other(float* y, int n) { y[n] = 1; }\n" + code)
+    assert main(["run", "two.cu", "--json"]) == 0  # saxpy is the only one that it makes
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["kernel"] == "two.cu:saxpy"
+    assert main(["run", "two.cu", "--all"]) == 0
+    left_out = "left out two.cu:other (line 16): the program does not come there without arguments"
+    assert left_out in capsys.readouterr().err
+    assert main(["init", "two.cu"]) == 0
+    tables = Path("memlab.toml").read_text("utf-8").partition("[kernels.saxpy]")
+    assert "does not come there" in tables[0]
+    assert "does not come there" not in tables[2]
 
 
 def test_a_kernel_that_is_not_launched_is_as_before(capsys: pytest.CaptureFixture[str]) -> None:

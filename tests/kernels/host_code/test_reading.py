@@ -110,6 +110,26 @@ int main() { double* y; alloc(&y, 1000); run(y, 1000); }
     assert launches(code) == ["scale<double,128> 8,1,1|128,1,1|0|8000 B,2,1000"]
 
 
+def test_arrays_of_pointers_and_addresses_of_variables() -> None:
+    code = (
+        KERNEL
+        + """
+__device__ float scratch[300];
+void allocate(float** p, int n) { *p = (float*)malloc(1); cudaMalloc(p, n * sizeof **p); }
+int main() {
+  float *all[2], *s;
+  for (int i = 0; i < 2; ++i) {
+    allocate(&all[i], 100 * (i + 1));
+    for (int j = 0; j < 1000; ++j) for (int k = 0; k < 1000; ++k) touch(j);
+  }
+  cudaGetSymbolAddress((void**)&s, scratch);
+  k<<<1, 1>>>(all[1], s, sizeof(all) / sizeof(all[0]));
+}
+"""
+    )
+    assert launches(code) == ["k 1,1,1|1,1,1|0|800 B,1200 B,2"]
+
+
 def test_deduced_template_arguments() -> None:
     code = """
 template <class T, class I, int B = 64> __global__ void k(T* y, I n) {}
