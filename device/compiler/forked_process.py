@@ -54,19 +54,25 @@ def call_in_child(work: Callable[[], Result]) -> Result:
     with warnings.catch_warnings():
         # The child runs the compiler and exits, so it needs no lock of another thread.
         warnings.simplefilter("ignore", DeprecationWarning)
+        # Python ignores exceptions in what modules do around a fork, that of Ctrl-C too, so the
+        # signal waits until the child can be stopped.
+        unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             child = os.fork()
         except OSError as error:  # no memory, or too many processes
+            signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
             os.close(reader)
             os.close(writer)
             raise ChildProcessLostError(
                 f"could not be started ({error.strerror})", crashed=False
             ) from error
     if child == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         _child_main(work, writer)
     os.close(writer)
     answer = None
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         answer = _read_pipe(reader)
     finally:
         os.close(reader)

@@ -10,9 +10,12 @@ from memlab.errors import Incomplete, UsageError
 from memlab.roofline.documents.runs import run_from_document
 from memlab.roofline.run import Run
 from memlab.roofline.sweep.records import SweepRow
+from memlab.sweeps.interrupts import remembered_interrupts
 from memlab.sweeps.points import PointOutcome, point_key
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from memlab.device.measurement import Progress
     from memlab.roofline.store.store import Store
     from memlab.roofline.store.sweeps import StoredPoint, StoredSweep, SweepStore
@@ -81,10 +84,16 @@ class SweepLoop:
         Raises:
             Incomplete: A point could not be stored.
             DeviceError: There is nothing left that could run points.
+            KeyboardInterrupt: Ctrl-C, at the latest after the point that runs.
         """
+        with remembered_interrupts() as check_interrupt:
+            self._run(strategy, pool, check_interrupt)
+
+    def _run(self, strategy: Strategy, pool: Pool, check_interrupt: Callable[[], None]) -> None:
         running = 0
         more = True
         while more or running:
+            check_interrupt()
             while more and pool.has_room():
                 number = strategy.ask()
                 more = number is not None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +200,20 @@ def test_an_interrupted_sweep_is_kept_and_resumed(by_name: bool) -> None:
     runs = Store().runs()
     assert len(runs) == len(whole.done)
     assert [run.id for run in runs][: len(kept)] == kept
+
+
+def test_ctrl_c_is_not_lost_where_python_ignores_its_exception() -> None:
+    before = signal.getsignal(signal.SIGINT)
+
+    def progress(step: str, fraction: float | None) -> None:
+        if step.startswith("3 of"):
+            with suppress(KeyboardInterrupt):  # as in a finalizer
+                os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(SweepInterrupted) as stopped:
+        memlab.sweep("scale.cu:scale", **SCALE, progress=progress)
+    assert len(stopped.value.result.rows) <= 4
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_what_cannot_be_resumed_is_one_line() -> None:
