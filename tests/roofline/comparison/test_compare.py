@@ -25,6 +25,7 @@ from memlab.roofline.comparison.lines import compare_lines
         (1.012e-3, 0.02, "undecided"),
         (0.988e-3, 0.02, "undecided"),
         (1.03e-3, 0.1, "undecided"),
+        (1.001e-3, 0.1, "undecided"),  # the median says equal, the noise does not
     ],
 )
 def test_measured_times_are_called_by_their_interval(b_s, noise, call):
