@@ -1,14 +1,16 @@
 """The command `python -m benchmarks.truth`: prepare and make measurements, compare with them.
 
     python -m benchmarks.truth compare [--held-out | --all] [--jobs N] [--cache FOLDER]
-                                       [--only TEXT ...] [--errors FILE]
+                                       [--only TEXT ...] [--operations] [--errors FILE]
     python -m benchmarks.truth data FOLDER
-    python -m benchmarks.truth prepare FOLDER
+    python -m benchmarks.truth prepare FOLDER [--only TEXT ...]
     python -m benchmarks.truth measure FOLDER TABLE.csv [--seconds N]
 
-`prepare` compiles all launches to a folder; `measure` runs them on the GPU of the machine that it
-runs on, under Nsight Compute; the table belongs to `docs/results/h200-truth.csv`. `compare` runs
-them on the emulated H200. `data` writes the arrays that launches read from files, for `memlab run`.
+`prepare` compiles launches to a folder; `measure` runs them on the GPU of the machine that it
+runs on, under Nsight Compute; the table belongs to `docs/results/h200-truth.csv`, that of the
+kinds `operations` and `atomics` to `h200-operations.csv`. `compare` runs the launches on the
+emulated H200; with `--operations` it lists integer operations, 16-bit FLOPs and instructions by
+pipe. `data` writes the arrays that launches read from files, for `memlab run`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from benchmarks.truth import compare, data, errors, measure
 
@@ -29,12 +32,19 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True)
+    chosen: dict[str, Any] = {
+        "nargs": "+",
+        "default": [""],
+        "metavar": "TEXT",
+        "help": "names that contain a text, or a kind",
+    }
     comparing = commands.add_parser("compare", help="compare the emulated H200 with the measured")
     comparing.add_argument("--held-out", action="store_true", help="the launches put aside alone")
     comparing.add_argument("--all", action="store_true", help="these and the others")
     comparing.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time")
     comparing.add_argument("--cache", type=Path, help="a folder that keeps the emulations")
-    comparing.add_argument("--only", nargs="+", default=[""], help="names that contain a text")
+    comparing.add_argument("--only", **chosen)
+    comparing.add_argument("--operations", action="store_true", help="list arithmetic by pipe")
     comparing.add_argument("--errors", type=Path, help="write the quantiles of the errors here")
     comparing.set_defaults(command=_compare)
     for name, help_text in (
@@ -47,7 +57,9 @@ def main() -> None:
         command = commands.add_parser(name, help=help_text)
         command.add_argument("folder", type=Path)
         command.set_defaults(command=_on_folder, verb=name)
-        if name == "measure":
+        if name == "prepare":
+            command.add_argument("--only", **chosen)
+        elif name == "measure":
             command.add_argument("table", type=Path)
             command.add_argument("--seconds", type=float, default=360.0, help="the limit")
         elif name in ("time", "launch"):
@@ -62,7 +74,7 @@ def _on_folder(options: argparse.Namespace) -> None:
             for name in data.array_names():
                 data.write_array(options.folder / f"{name}.npy")
         case "prepare":
-            measure.prepare(options.folder)
+            measure.prepare(options.folder, options.only)
         case "measure":
             measure.measure(options.folder, options.table, options.seconds)
         case verb:
@@ -75,7 +87,8 @@ def _compare(options: argparse.Namespace) -> None:
     )
     if not compared:
         sys.exit("no launch with measurements was emulated")
-    print(f"{compare.launch_table(compared)}\n\n{compare.summary(compared)}")
+    counters = compare.ARITHMETIC if options.operations else compare.SHOWN
+    print(f"{compare.launch_table(compared, counters)}\n\n{compare.summary(compared)}")
     if options.errors:
         options.errors.write_text(errors.quantiles_toml(compared))
 

@@ -6,7 +6,7 @@ import argparse
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -41,6 +41,10 @@ class Case:
     kind: str
     words: str = ""
     held_out: bool = False
+
+    def matches(self, texts: Sequence[str]) -> bool:
+        """Whether one of some texts is in the name, or is the kind."""
+        return any(text in self.name or text == self.kind for text in texts)
 
     def launch(self) -> Launch:
         """Make the launch, on the device that was measured, with the files that it reads."""

@@ -17,6 +17,7 @@ from benchmarks.report import Figure, table
 from benchmarks.truth.cases import Case, all_cases
 from benchmarks.truth.measured import Measured, measured_launches
 from benchmarks.truth.modelled import Modelled, modelled_launches
+from benchmarks.truth.operations import OPERATIONS
 
 SHARES: Mapping[str, float] = {
     "l2_read_sectors": 0.10,
@@ -27,6 +28,11 @@ SHARES: Mapping[str, float] = {
     "shared_excessive_wavefronts": 0.02,
     "warp_instructions": 0.02,
     "thread_instructions": 0.02,
+    "iop": 0.02,
+    "flop_16_bit": 0.02,
+    "instructions_alu": 0.02,
+    "instructions_fma": 0.02,
+    "instructions_xu": 0.02,
 }
 """Counters, with the error up to which a launch counts as right."""
 LEAST_SHARES: Mapping[str, float] = {
@@ -48,6 +54,8 @@ SHOWN = {
     "shared_excessive_wavefronts": "excessive",
 }
 """Counters with a column of their own, and its title."""
+ARITHMETIC = {name: operation.title for name, operation in OPERATIONS.items()}
+"""The same of arithmetic."""
 
 
 @dataclass(frozen=True)
@@ -95,15 +103,13 @@ def compare_launches(
         held_out: Whether to run those that were put aside, or the others; None for both.
         jobs: How many run at a time.
         cache: As of `modelled_launches`.
-        only: Texts, one of which a launch's name contains.
+        only: Texts, one of which a launch's name contains, or is its kind.
     """
     measured = measured_launches()
     cases = {
         case.name: case
         for case in all_cases()
-        if case.name in measured
-        and held_out in (None, case.held_out)
-        and any(text in case.name for text in only)
+        if case.name in measured and held_out in (None, case.held_out) and case.matches(only)
     }
     compared: dict[str, Comparison] = {}
     for name, modelled in modelled_launches(list(cases.values()), jobs, cache):
@@ -115,10 +121,15 @@ def compare_launches(
     return [compared[name] for name in cases if name in compared]
 
 
-def launch_table(compared: Sequence[Comparison]) -> str:
-    """One line per launch, the largest error of the time first."""
+def launch_table(compared: Sequence[Comparison], counters: Mapping[str, str]) -> str:
+    """One line per launch, the largest error of the time first.
+
+    Args:
+        compared: The launches.
+        counters: The counters whose errors are listed, and their titles.
+    """
     ordered = sorted(compared, key=lambda one: -abs(one.time_error))
-    header = ("launch", "kind", "measured", "model", "error", "roofline", *SHOWN.values())
+    header = ("launch", "kind", "measured", "model", "error", "roofline", *counters.values())
     rows = [
         [
             one.case.name,
@@ -127,7 +138,7 @@ def launch_table(compared: Sequence[Comparison]) -> str:
             f"{1e6 * one.modelled.time_s:.1f} us",
             _percent(one.time_error),
             _percent(one.roofline_error),
-            *(_percent(one.counter_error(name)) for name in SHOWN),
+            *(_percent(one.counter_error(name)) for name in counters),
         ]
         for one in ordered
     ]

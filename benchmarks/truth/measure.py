@@ -63,11 +63,18 @@ class Prepared:
     cubin: bytes
 
 
-def prepare(folder: Path) -> None:
-    """Compile all launches and write them to a folder."""
+def prepare(folder: Path, only: Sequence[str] = ("",)) -> None:
+    """Compile launches and write them to a folder.
+
+    Args:
+        folder: The folder.
+        only: Texts, one of which a launch's name contains, or is its kind.
+    """
     properties = loader.load_datasheet(DATASHEET)
     prepared = []
     for case in all_cases():
+        if not case.matches(only):
+            continue
         launch = case.launch()
         cubin = compile_launch(launch, properties.compute_capability).cubin
         plain = replace(launch, references={})

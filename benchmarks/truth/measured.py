@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.counters import RENAMED, RESULTS, TABLE
+from benchmarks.truth.operations import measured_operations
 from memlab.device.nvidia_tools import ncu
 
-WRITTEN_TABLE = "h200-truth.csv"
-"""The table of `python -m benchmarks.truth measure`, in Nsight Compute's names."""
+WRITTEN_TABLES = ("h200-truth.csv", "h200-operations.csv")
+"""The tables of `python -m benchmarks.truth measure`, in Nsight Compute's names."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Measured:
 
     Attributes:
         time_s: The kernel's duration under Nsight Compute with cold caches, seconds.
-        counters: Counters by the names of `memlab.device.measurement.Counters`.
+        counters: Counters by the names of `memlab.device.measurement.Counters`, and `OPERATIONS`.
     """
 
     time_s: float
@@ -29,7 +30,10 @@ class Measured:
 
 def measured_launches() -> dict[str, Measured]:
     """The measured launches by the names of their cases."""
-    return dict(_catalog_rows(RESULTS / TABLE)) | dict(_rows(RESULTS / WRITTEN_TABLE))
+    rows = dict(_catalog_rows(RESULTS / TABLE))
+    for table in WRITTEN_TABLES:
+        rows |= dict(_rows(RESULTS / table))
+    return rows
 
 
 def _rows(table: Path) -> Iterator[tuple[str, Measured]]:
@@ -41,7 +45,8 @@ def _rows(table: Path) -> Iterator[tuple[str, Measured]]:
             metrics = {name: value for name, value in figures.items() if value is not None}
             if ncu.DURATION_METRIC in metrics:
                 time_s = 1e-9 * metrics[ncu.DURATION_METRIC]
-                yield row["launch"], Measured(time_s, ncu.counters_from_metrics(metrics))
+                counters = ncu.counters_from_metrics(metrics) | measured_operations(metrics)
+                yield row["launch"], Measured(time_s, counters)
 
 
 def _number(text: str) -> float | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.counters import HARDWARE_ONLY, LAUNCHED
+from benchmarks.truth import operations
 from memlab.device.nvidia_tools import ncu
 
 CHIP = "gh100"
@@ -38,7 +39,7 @@ TRAFFIC = (
     "dram__cycles_elapsed.avg.per_second",
     "sm__cycles_elapsed.avg.per_second",
 )
-"""Metrics of traffic and clocks besides those of `memlab run --ncu`."""
+"""Metrics of traffic and clocks besides those of `memlab run --counters ncu`."""
 
 COALESCER = "lrc__"
 """The prefix of the metrics of the L2 request coalescer."""
@@ -46,8 +47,9 @@ DETAILS = (
     "sm__inst_executed_pipe_",
     "smsp__inst_executed_op_",
     "smsp__sass_inst_executed_op_",
+    "smsp__sass_thread_inst_executed_op",
 )
-"""Prefixes of the metrics of instructions by pipe and by kind of memory."""
+"""Prefixes of the metrics of instructions by pipe, by kind of memory and by operation."""
 STALLED, STALLED_SUFFIX = "smsp__average_warps_issue_stalled_", "_per_issue_active"
 """The ends of the names of metrics of stall reasons: waiting warps per issued instruction."""
 
@@ -67,13 +69,15 @@ def known_names(listing: str) -> list[str]:
 def traffic_metrics(known: Sequence[str]) -> list[str]:
     """The metrics that every launch is measured by first.
 
-    Those that `memlab run --ncu` and `benchmarks.counters` ask for are known to be there.
+    Those that `memlab run --counters ncu`, `benchmarks.counters` and `OPERATIONS` ask for are known
+    to be there.
     """
     columns = (*HARDWARE_ONLY.values(), *(metric for metric, _ in LAUNCHED.values()))
     listed = set(known)
     more = (metric for metric in TRAFFIC if metric.partition(".")[0] in listed)
     coalescer = (f"{name}.sum" for name in known if name.startswith(COALESCER))
-    return list(dict.fromkeys((*ncu.required_metrics(), *columns, *more, *coalescer)))
+    arithmetic = operations.required_metrics()
+    return list(dict.fromkeys((*ncu.required_metrics(), *columns, *arithmetic, *more, *coalescer)))
 
 
 def detail_metrics(known: Sequence[str]) -> list[str]:

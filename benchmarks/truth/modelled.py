@@ -13,6 +13,7 @@ from time import process_time
 
 from benchmarks.counters import DATASHEET
 from benchmarks.truth.cases import Case
+from benchmarks.truth.operations import emulated_operations
 from memlab.device import time_model
 from memlab.device.compiler.compile import CompiledKernel, compile_launch
 from memlab.device.datasheets import loader
@@ -36,7 +37,7 @@ class Modelled:
         bound: The bound that takes longest in the model.
         roofline_s: The plain roofline's time, seconds.
         counters_s: The time by counters alone, as without machine code, seconds.
-        counters: Counters by the names of `memlab.device.measurement.Counters`.
+        counters: Counters by the names of `memlab.device.measurement.Counters`, and `OPERATIONS`.
         cpu_s: The processor's time that the emulation and the models took, seconds.
         verified: Whether the result was right, as `Verification.status` says.
         failure: Why the launch was not emulated; empty if it was.
@@ -90,7 +91,7 @@ def modelled(case: Case, cache: Path | None = None) -> Modelled:
         kind_of(time.bounds_s),
         time_model.plain_roofline_time_s(flop, read_bytes, properties),
         time_model.model_time(emulation.work, occupancy, properties).median_s,
-        dict(emulation.counters.by_name()),
+        dict(emulation.counters.by_name()) | emulated_operations(emulation),
         process_time() - began_s,
         verified=emulation.verification.status,
     )

@@ -213,3 +213,79 @@ def gravity(body, out, n):
         pull = body[None, :, 3] / ((apart**2).sum(axis=2) + 0.01) ** 1.5
         result[start : start + 256, :3] = (apart * pull[:, :, None]).sum(axis=1)
     return result
+
+
+def mixed(words, out, n):
+    h = words.copy()
+    for _ in range(8):
+        h ^= h >> 16
+        h *= np.uint32(0x85EBCA6B)
+        h ^= h >> 13
+        h *= np.uint32(0xC2B2AE35)
+        h ^= h >> 16
+    return h
+
+
+def xorshift(words, out, rounds, n):
+    x = words.copy()
+    for _ in range(rounds):
+        x ^= x << 13
+        x ^= x >> 17
+        x ^= x << 5
+    return x
+
+
+def generators(words, out, rounds, n):
+    narrow, wide = words.copy(), words.astype(np.uint64)
+    for _ in range(rounds):
+        narrow = narrow * np.uint32(1664525) + np.uint32(1013904223)
+        wide = wide * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+    return narrow ^ (wide >> 32).astype(np.uint32)
+
+
+def divides(a, b, quotient, remainder, n):
+    return a // b, a % b
+
+
+def counts_of_bits(words, out, rounds, n):
+    x, total = words.copy(), np.zeros_like(words)
+    for _ in range(rounds):
+        bits = np.unpackbits(x.astype(">u4").view(np.uint8).reshape(-1, 4), axis=1)
+        leading = np.where(x == 0, 32, bits.argmax(axis=1))
+        total += (bits.sum(axis=1) + leading).astype(np.uint32)
+        turned = np.packbits(bits[:, ::-1], axis=1).view(">u4").reshape(-1)
+        x = turned.astype(np.uint32) + total
+    return total
+
+
+def bytes_and_choices(a, b, out, rounds, n):
+    x, y, total = a.copy(), b.copy(), np.zeros_like(a)
+    for _ in range(rounds):
+        products = x.view(np.int8).astype(np.int32) * y.view(np.int8)
+        total += products.reshape(-1, 4).sum(axis=1, dtype=np.int32)
+        x = np.minimum(x, y ^ total)
+        y = np.where(total > 0, np.maximum(y, x), y + np.int32(1))
+    return total
+
+
+def halves(x, out, n):
+    x, y = _wide(x), 1.0
+    for _ in range(32):
+        y = y * x + 0.5
+    return y * x + x
+
+
+def threads_1m(start):
+    return start + 4096 * 256
+
+
+def sum_of(start, values):
+    return start + values.sum(dtype=np.float64)
+
+
+def shared_counts(out, words, rounds):
+    return np.full(out.shape, 256 // words * rounds)
+
+
+def shared_sums(out, term, words, rounds):
+    return np.full(out.shape, 256 // words * rounds * term)
