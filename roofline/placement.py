@@ -137,20 +137,25 @@ def minimum_times_s(measurement: Measurement, ceilings: Sequence[Ceiling]) -> di
 def utilisation(measurement: Measurement, ceilings: Sequence[Ceiling]) -> dict[str, float]:
     """Give the share of the time for which each resource is busy, by the ceiling's key.
 
-    The share is the resource's minimum time over the launch's time. For the L1 / shared port it is
+    The share is the resource's minimum time over the launch's time; a pipe is busy with all FLOPs
+    that it executed, also with those that are not the algorithm's. For the L1 / shared port it is
     the larger of that and the share of its passes: a request occupies the port for one pass per
     line it touches, even if it needs only part of the line. With a modelled time the passes are
     those of the busiest multiprocessor, as in the model; with a measured time, the mean over all.
     """
-    shares = {
-        key: least_s / measurement.time.median_s
-        for key, least_s in minimum_times_s(measurement, ceilings).items()
+    known, time_s = ceilings_by_key(ceilings), measurement.time.median_s
+    least_s = minimum_times_s(measurement, ceilings)
+    least_s |= {
+        pipe: flop / known[pipe].value
+        for pipe, flop in flop_by_pipe(measurement.counters).items()
+        if flop and pipe in known
     }
+    shares = {key: seconds / time_s for key, seconds in least_s.items()}
     if "l1" in shares:
-        port_bytes_per_s = ceilings_by_key(ceilings)["l1"].value
+        port_bytes_per_s = known["l1"].value
         mean_s = L1_WAVEFRONT_BYTES * measurement.counters.l1_wavefronts / port_bytes_per_s
         passes_s = measurement.time.bounds_s.get("l1", mean_s)
-        shares["l1"] = max(shares["l1"], passes_s / measurement.time.median_s)
+        shares["l1"] = max(shares["l1"], passes_s / time_s)
     return shares
 
 

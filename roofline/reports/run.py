@@ -349,15 +349,9 @@ def _intensity(run: Run) -> Section:
 
 def _arithmetic(run: Run) -> Section | None:
     """The operations that each pipe executed, per second and as a share of its peak."""
-    measurement, busy, time = run.measurement, run.placement.busy, run.measurement.time
-    executed = {pipe: flop for pipe, flop in flop_by_pipe(measurement.counters).items() if flop}
-    # The share of the time in `busy` is that of the algorithm's FLOPs.
-    factor = sum(executed.values()) / measurement.flop if measurement.flop else 0.0
-    rows = [(pipe, flop, "FLOP", factor * busy.get(pipe, 0.0)) for pipe, flop in executed.items()]
-    rows += [
-        (pipe, count, "OP", busy.get(pipe, 0.0))
-        for pipe, count in integer_op_by_pipe(measurement.counters).items()
-    ]
+    counters, time, busy = run.measurement.counters, run.measurement.time, run.placement.busy
+    rows = [(pipe, flop, "FLOP") for pipe, flop in flop_by_pipe(counters).items() if flop]
+    rows += [(pipe, count, "OP") for pipe, count in integer_op_by_pipe(counters).items()]
     if not rows:
         return None
     return figures_section(
@@ -368,9 +362,9 @@ def _arithmetic(run: Run) -> Section | None:
                 ceiling_label(pipe),
                 si_text(count, unit),
                 _approximation_sign(time) + si_text(count / time.median_s, f"{unit}/s"),
-                percent(share) if share else "-",
+                percent(busy[pipe]) if pipe in busy else "-",
             )
-            for pipe, count, unit, share in rows
+            for pipe, count, unit in rows
         ],
     )
 

@@ -167,8 +167,8 @@ def test_a_kernel_of_integers_stands_under_the_roof_of_its_slowest_pipe() -> Non
     assert point.intensity["dram"] == pytest.approx(1.0)
     assert point.intensity["l2"] is None
 
-    # Beside FLOPs they keep their pipe busy, but are no work.
-    mixed = replace(hashing, flop=1000, counters=replace(counts, flop_fp16=1000))
+    # Beside FLOPs they keep their pipe busy, but are no work; so do FLOPs on padding.
+    mixed = replace(hashing, flop=500, counters=replace(counts, flop_fp16=1000))
     placement = place_measurement(timed(mixed, 2 * slowest_s), roofs)
     assert placement.ceiling == "dram"
     assert placement.busy["int_xu"] == pytest.approx(0.5)
