@@ -8,6 +8,8 @@ import pytest
 
 from benchmarks.truth import cases, data, measure
 from benchmarks.truth.compare import rank_correlation
+from benchmarks.truth.measured import measured_launches
+from benchmarks.truth.modelled import modelled
 from memlab.device.datasheets import loader
 from memlab.device.emulation.device import EmulatedDevice
 
@@ -74,3 +76,12 @@ def test_profiled_kernels_are_told_apart_by_their_order() -> None:
 def test_ranks_alone_decide_the_correlation() -> None:
     assert rank_correlation([1, 2, 30], [5, 6, 7]) == pytest.approx(1)
     assert rank_correlation([1, 2, 30], [7, 6, 5]) == pytest.approx(-1)
+
+
+@pytest.mark.parametrize("name", ["hash-words", "votes", "radix-split", "gelu-bf16"])
+def test_an_h200_counted_as_many_instructions_of_each_pipe(name: str) -> None:
+    case = next(case for case in WRITTEN if case.name == name)
+    found, counted = modelled(case).counters, measured_launches()[name].counters
+    for pipe in ("alu", "fma", "xu"):
+        key = f"instructions_{pipe}"
+        assert found[key] == pytest.approx(counted[key], rel=1e-3), pipe

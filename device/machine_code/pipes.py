@@ -1,7 +1,9 @@
 """The pipes that execute machine code, by the names that Nsight Compute gives them.
 
-Source: Nsight Compute, Profiling Guide, "Pipelines". An instruction that no list names runs on the
-ALU, as most integer and logic instructions do.
+Sources: Nsight Compute, Profiling Guide, "Pipelines"; and the counts of an H200 by pipe
+(`docs/results/h200-truth.csv`), by which `VIADD` runs beside `IMAD`, and `HFMA2.MMA`, with which
+ptxas moves constants, on the tensor pipe. An instruction that no list names runs on the ALU, as
+most integer and logic instructions do.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ from __future__ import annotations
 from memlab.device.machine_code.instructions import MachineInstruction
 
 PIPES: dict[str, str] = {
-    "fma": "FFMA FADD FMUL FSWZADD FFMA32I FADD32I FMUL32I FFMA2 FADD2 FMUL2 IMAD IMUL IDP IDP4A",
+    "fma": "FFMA FADD FMUL FSWZADD FFMA32I FADD32I FMUL32I FFMA2 FADD2 FMUL2 IMAD IMUL IDP IDP4A "
+    "VIADD",
     "alu": "",
     "fp16": "HFMA2 HADD2 HMUL2 HMNMX2 HSET2 HSETP2",
     "fp64": "DFMA DADD DMUL DSETP DMNMX",
@@ -20,8 +23,8 @@ PIPES: dict[str, str] = {
     "tex": "TEX TLD TLD4 TXQ TXD TMML SULD SUST SUATOM SURED",
     "cbu": "BRA BRX BRXU JMP JMX JMXU CALL RET EXIT BSSY BSYNC BREAK WARPSYNC BMOV YIELD NANOSLEEP "
     "KILL BPT RPCMOV RTT LEPC",
-    "adu": "BAR LDC VOTE DEPBAR LDGDEPBAR SYNCS ARRIVES B2R R2B",
-    "uniform": "R2UR S2UR",
+    "adu": "BAR LDC DEPBAR LDGDEPBAR SYNCS ARRIVES B2R R2B",
+    "uniform": "R2UR S2UR VOTEU",
     "none": "NOP",
 }
 """The instructions of each pipe, by their names."""
@@ -44,6 +47,8 @@ _PIPE_OF = {name: pipe for pipe, names in PIPES.items() for name in names.split(
 def pipe_of(step: MachineInstruction) -> str:
     """The pipe that executes an instruction: a key of `PIPES`."""
     name = step.name
+    if step.opcode.startswith("HFMA2.MMA"):
+        return "tensor"
     if name in _PIPE_OF:
         return _PIPE_OF[name]
     # Instructions on the uniform registers are those of the other pipes with a U before them.

@@ -16,7 +16,9 @@ from memlab.device.properties import WARP_SIZE, DeviceProperties
 from memlab.device.sm_model.records import SCHEDULERS, Kind, Unit
 
 _FMA = {"FFMA", "FADD", "FMUL", "FSWZADD", "FFMA32I", "FADD32I", "FMUL32I", "FFMA2", "FADD2"}
-_MULTIPLY_ADD = {"IMAD", "IDP", "IDP4A", "XMAD", "IMUL"}
+_MULTIPLY_ADD = {"IMAD", "IDP", "IDP4A", "XMAD", "IMUL", "VIADD"}
+"""What the half of the FMA pipe that multiplies integers executes; `VIADD` too, by the counts of an
+H200 (`fmaheavy`)."""
 _HALF = {"HFMA2", "HADD2", "HMUL2", "HMNMX2", "HSET2", "HSETP2"}
 _FP64 = {"DFMA", "DADD", "DMUL", "DSETP", "DMNMX"}
 _TRANSCENDENTAL = {"MUFU", "POPC", "FLO", "BREV", "I2F", "F2I", "F2F", "FRND", "I2I"}
