@@ -147,8 +147,12 @@ def parse_datasheet(text: str, file: str) -> DeviceProperties:
     if document or not (
         isinstance(name, str) and isinstance(sources, dict) and isinstance(figures, dict)
     ):
+        parts = {"name, a text": (name, str), "[sources]": (sources, dict)}
+        parts["[figures]"] = (figures, dict)
+        lacking = (part for part, (value, kind) in parts.items() if not isinstance(value, kind))
         raise UsageError(
             f"{file} must hold name, [sources] and [figures], perhaps based_on, and nothing else"
+            + "".join(f"; it lacks {part}" for part in lacking)
             + "".join(f"; it holds {key!r}" for key in document)
         )
     _check_sources(sources, figures, file)

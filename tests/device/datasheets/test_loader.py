@@ -149,6 +149,7 @@ def test_a_derived_figure_has_the_weakest_provenance_of_its_factors(factors, pro
         (('"datasheet: some page"', '"some page"'), "must start with a provenance"),
         (("[figures]", "price = 1\n[figures]"), "source 'price' must start"),
         (("[sources]", "price = 1\n[sources]"), "it holds 'price'"),
+        (("[figures]", "[figure]"), r"it lacks \[figures\]; it holds 'figure'"),
         (("value =", "amount ="), "must be { value"),
         (("name =", "name :"), "is not TOML"),
     ],
