@@ -58,8 +58,8 @@ _EXTERN_SHARED = re.compile(
 _HEADER = """\
 #:schema ./{schema}
 # The kernels of this folder for memlab: `memlab run {name}` in this folder runs one; analyze,
-# check, trace, occupancy and roofline take the same name. Options on the command line take
-# precedence over these. Paths are relative to this file.
+# check, trace, sass, occupancy, roofline and sweep take the same name. Options on the command
+# line take precedence over these. Paths are relative to this file.
 """
 _NO_SHARED = "# shared = 0                    # dynamic shared memory of a block, bytes"
 _OPTIONAL_KEYS = """\
