@@ -39,7 +39,8 @@ def uncoalesced_accesses(case: AdviceCase) -> Recommendation | None:
     """Sectors are moved for a part of their bytes."""
     counters = case.measurement.counters
     requests, sectors = counters.total("global").requests, counters.total("global").sectors
-    ideal_sectors = case.moved["requested"] / SECTOR_BYTES
+    # A request takes a sector at least: of a block's one result, say.
+    ideal_sectors = max(case.moved["requested"] / SECTOR_BYTES, requests)
     if not sectors or not ideal_sectors or ideal_sectors / sectors > 0.75:
         return None
     used = ideal_sectors / sectors

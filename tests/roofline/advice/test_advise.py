@@ -325,3 +325,16 @@ def test_dram_at_its_limit_is_told_apart_from_dram_wasted() -> None:
     assert "only fewer bytes help" in _advice(full)
     wasted = replace(full, compulsory_bytes=8 * 2**20)
     assert "DRAM moves 33.6 MB, but 8.39 MB are compulsory" in _advice(wasted)
+
+
+def test_one_result_of_a_block_is_not_called_uncoalesced() -> None:
+    """One lane of a warp writes 4 of a sector's 32 bytes, and no other lane could share it."""
+    results = Counters.from_names(
+        global_store_requests=1056, global_store_sectors=1056, requested_store_bytes=4 * 1056
+    )
+    blocks = replace(measurement("copy"), grid=(1056, 1, 1), flop=0, counters=results)
+    one_each = timed(blocks, 1e-5)
+    assert "sectors per request" not in _advice(one_each)
+    # Two in each request are, where one would do.
+    two_each = replace(one_each, counters=results.replace_named(global_store_sectors=2112))
+    assert "touch 2 sectors per request, but the requested bytes would fill 1" in _advice(two_each)
