@@ -20,6 +20,18 @@ def _operation(name: str, ptx_type: str, mode: str, ftz: str = "", sat: str = ""
     return arithmetic.with_modifiers(exact, ftz, sat)
 
 
+def _mixed(name: str, narrow: str, mode: str, sat: str) -> Function:
+    """An operation of float32 whose sources but the last are halves."""
+    function = _operation(name, "f32", mode, "", sat)
+
+    def run(*sources: arithmetic.LaneValues) -> arithmetic.LaneValues:
+        *halves, last = sources
+        wide = (arithmetic.to_float64(half, narrow).astype(np.float32) for half in halves)
+        return function(*wide, last)
+
+    return run
+
+
 def _extreme(extreme: Function, ftz: str, nan: str, number: str) -> Function:
     return arithmetic.with_modifiers(partial(extreme, ptx_type=number, nan=bool(nan)), ftz)
 
@@ -112,6 +124,9 @@ for number, part in {"f16": "f2", "bf16": "u2"}.items():
         op(f"{{atom,red}}{{,.global,.shared}}.add.noftz.{kind}", function)
         counts = {"f16": "2,4,8", "bf16": "2,4,8"}.get(kind, "2,4")
         op(f"{{atom,red}}{{,.global}}.add.noftz.v{{{counts}}}.{kind}", function)
+    for name in ("add", "sub", "fma"):
+        modes = f"{{{_MODES}}}" if name == "fma" else f"{{,{_MODES}}}"
+        op(f"{name}{modes}{{,.sat}}.f32.{number}", make=partial(_mixed, name, number))
 
 OPCODES = tuple(ROWS)[_FIRST:]
 """The opcodes of this part."""

@@ -58,6 +58,13 @@ def operation(name: str, mode: str, ftz: str, sat: str, ptx_type: str, *sources:
     return saturate(flush(result, ftz), sat)
 
 
+def mixed_operation(name: str, mode: str, sat: str, narrow: str, *sources: Value) -> Value:
+    """An `add`, `sub` or `fma` of float32 whose sources but the last are `f16` or `bf16`."""
+    *halves, last = sources
+    wide = (widened(half, narrow) for half in halves)
+    return operation(name, mode, "", sat, "f32", *wide, last)
+
+
 def _exact_fma(ptx_type: str, mode: str, *sources: Value) -> Value:
     """`a*b + c` of types up to float32; the product is exact in float64."""
     a, b, c = (widened(source, ptx_type).to(F64) for source in sources)

@@ -155,6 +155,14 @@ for pair, flops in (("", 1), ("x2", 2)):
     end = f"fma.rn{{.relu}}.{{f16{pair},bf16{pair}}}"
     op(end, "{1} {1} {1} -> {1}", choosing=arithmetic.rectified_fma, flops=2 * flops)
 _HALVES = "f16,bf16,f16x2,bf16x2"
+function = arithmetic.mixed_operation  # since compute capability 10.0
+op(
+    "{add,sub}{,.rn,.rz,.rm,.rp}{,.sat}.f32.{f16,bf16}",
+    "{3} f32 -> f32",
+    choosing=function,
+    flops=1,
+)
+op("{fma}{.rn,.rz,.rm,.rp}{,.sat}.f32.{f16,bf16}", "{3} {3} f32 -> f32", choosing=function, flops=2)
 
 # name: function, then FLOPs without and with .ftz
 reciprocal, square_root = arithmetic.NEAREST["rcp"], arithmetic.NEAREST["sqrt"]
@@ -419,7 +427,8 @@ for drop in ("", "_drop"):
     pattern = f"atom{{,.shared}}.arrive{drop}{{}}.{{u64}} mbarrier"
     function = partial(mbarrier.state_after_arrivals, drop)
     op(pattern, "u64 -> u64", function, kind="atomic", fields=_access)
-op("fence{,.sc,.mbarrier_init,.proxy.alias,.proxy.async,.proxy.async.global}", kind="nothing")
+op("fence{,.sc,.mbarrier_init,.proxy.alias}", kind="nothing")
+op("fence.proxy.async{,.global,.shared}", kind="nothing")
 op("cp.async.{commit_group,wait_group,wait_all}", kind="nothing")
 op("prefetch{,.global,.local}.{L1,L2}", kind="nothing")
 op("{prefetchu.L1,discard.global.L2,discard.L2,nanosleep.u32,brkpt,pmevent}", kind="nothing")

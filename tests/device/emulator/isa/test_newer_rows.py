@@ -122,3 +122,21 @@ def test_eight_bit_floats_convert_to_halves(name: str, kind: type, largest: floa
 
     exact = codes.astype("u1").view(kind).astype("f2")
     np.testing.assert_array_equal(found, np.stack([exact, exact[::-1]], axis=1))
+
+
+@pytest.mark.parametrize(("narrow", "dtype"), [("f16", np.float16), ("bf16", ml_dtypes.bfloat16)])
+def test_halves_are_widened_before_they_are_added(narrow: str, dtype: type) -> None:
+    halves = [RNG.standard_normal(512).astype(dtype) for _ in range(2)]
+    wide = RNG.standard_normal(512).astype("f4") / 1000
+    first, second = (half.view("u2") for half in halves)
+
+    total = map_lanes(f"add.f32.{narrow} %o, %i0, %i1;", [first, wide], "f4")
+    difference = map_lanes(f"sub.rn.f32.{narrow} %o, %i0, %i1;", [first, wide], "f4")
+    fused = map_lanes(f"fma.rn.f32.{narrow} %o, %i0, %i1, %i2;", [first, second, wide], "f4")
+    capped = map_lanes(f"add.sat.f32.{narrow} %o, %i0, %i1;", [first, wide], "f4")
+
+    a, b = (half.astype("f4") for half in halves)
+    assert np.array_equal(total, a + wide)
+    assert np.array_equal(difference, a - wide)
+    assert np.array_equal(fused, (a.astype("f8") * b + wide).astype("f4"))
+    assert np.array_equal(capped, np.clip(a + wide, 0, 1))
