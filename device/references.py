@@ -6,6 +6,7 @@ command line or from Python.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -176,7 +177,8 @@ class _UserReference:
             self._function = _load_function(function, self._file)
         else:
             self._name = str(getattr(function, "__name__", type(function).__name__))
-            self._file = getattr(getattr(function, "__code__", None), "co_filename", "")
+            own = inspect.unwrap(function)
+            self._file = getattr(getattr(own, "__code__", None), "co_filename", "")
             self._function, self._option = function, f"the reference {self._name}"
         self._results: dict[str, NDArray[Any] | None] = {}
 

@@ -158,6 +158,10 @@ def resolve_kernel(
 
     if isinstance(kernel, user_kernel.UserKernel):
         user = kernel
+        if user_kernel.is_object(kernel):
+            from memlab.kernels.python.front_ends import with_own_options
+
+            user, parameters = with_own_options(kernel, parameters)
     elif not isinstance(kernel, str | PathLike):
         from memlab.kernels.python.front_ends import front_end
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from memlab.kernels.user.kernel import UserKernel
     from memlab.launching import PreparedLaunch
 
-NOT_RECORDED = ("source", "entry", "name", "reference", "compiled", "code", "layout")
+NOT_RECORDED = ("source", "entry", "name", "reference", "compiled", "code", "objects", "layout")
 """Fields of a user kernel that are no options of its recipe. A reference is code, and a recipe is
 data that a file may hold."""
 

@@ -52,7 +52,8 @@ def run(
 
     Args:
         kernel: The name of a catalog kernel (`memlab.kernels()` lists them), `FILE.cu:ENTRY` for a
-            kernel in a file, or the name of a kernel in the current folder's `memlab.toml`.
+            kernel in a file, the name of a kernel in the current folder's `memlab.toml`,
+            `memlab.source(text)`, or a kernel object of Numba, CuPy or Triton.
         device: A GPU's index, such as 0, or for an emulated device a datasheet's name, such as
             `h200`, or its file, such as `my-gpu.toml`. None takes `MEMLAB_DEVICE` from the
             environment, else the first GPU, else the emulated H200.
@@ -86,6 +87,10 @@ def run(
             `reference` does so with a function that takes copies of the kernel's arguments and
             returns the outputs or overwrites them; `tolerance` is the largest relative error
             accepted.
+
+            For a kernel of Triton, its launch as Triton's own: `grid`, also a function of the
+            meta-parameters, `args`, then constants and options by their names, such as
+            `BLOCK=1024, num_warps=4`; `config` chooses a configuration of `triton.autotune`.
 
     Returns:
         The run. `run.measurement` has the counters, the time and the verification,

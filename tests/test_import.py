@@ -39,7 +39,7 @@ def test_importing_memlab_imports_nothing_heavy() -> None:
     assert HEAVY.isdisjoint(imported_by("import memlab"))
 
 
-@pytest.mark.parametrize("package", ["pycuda", "cuda"])
+@pytest.mark.parametrize("package", ["pycuda", "cuda", "triton"])
 def test_no_gpu_package_is_imported_before_it_is_needed(package: str) -> None:
     assert package not in imported_by("import memlab; memlab.run; memlab.peaks; memlab.report")
 

@@ -71,6 +71,8 @@ class UserKernel:
         compiled: The compiled kernel, where a front end made it in memory; None for the file.
         code: What stands in place of the file: CUDA C++ text, or a kernel object of a Python
             package (`kernels.python.front_ends`); None for the file.
+        objects: Options of a package that no text tells, with their names: a grid that is a
+            function.
         layout: How a package lays out `args`; None for one argument for each parameter.
 
     `symbols.evaluated` computes all expressions.
@@ -101,6 +103,7 @@ class UserKernel:
     restrict: tuple[str, ...] = ()
     compiled: CompiledSource | None = None
     code: Any = None
+    objects: tuple[tuple[str, Any], ...] = ()
     layout: ArgumentLayout | None = None
 
     @property
@@ -112,7 +115,7 @@ class UserKernel:
 LAUNCH_OPTIONS = tuple(
     option.name
     for option in fields(UserKernel)
-    if option.name not in ("source", "entry", "name", "compiled", "code", "layout")
+    if option.name not in ("source", "entry", "name", "compiled", "code", "objects", "layout")
 )
 """The launch options: all fields but those that name the kernel itself."""
 _CUMULATIVE_OPTIONS = ("symbols", "defines", "include", "constants", "expect", "restrict")

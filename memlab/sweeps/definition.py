@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels import catalog
-from memlab.kernels.python.front_ends import front_end
+from memlab.kernels.python.front_ends import front_end, swept_options, with_own_options
 from memlab.kernels.user import expressions, symbols
 from memlab.kernels.user.kernel import UserKernel, apply_launch_options, is_object
 from memlab.kernels.user.project import find_user_kernel
@@ -235,6 +235,7 @@ def make_definition(
         Axis("device", "device", _device_values(devices)),
     ]
     if own:
+        own, parameters = _with_own_options(own, parameters)
         fixed = {name: value for name, value in parameters.items() if name not in SWEPT_OPTIONS}
         found = [
             apply_launch_options(kernel, {**fixed, "restrict": list(conditions)}) for kernel in own
@@ -307,6 +308,21 @@ def _find_kernel(name: KernelName) -> str | UserKernel:
     if text in catalog.CATALOG:
         return text
     return find_user_kernel(text) or catalog.find_kernel(text).name
+
+
+def _with_own_options(
+    kernels: Sequence[UserKernel], parameters: Mapping[str, Any]
+) -> tuple[list[UserKernel], Mapping[str, Any]]:
+    """Give the kernels of Python packages the options that only these have.
+
+    Raises:
+        UsageError: The kernels are of several packages, or have other options.
+    """
+    taken = [with_own_options(kernel, parameters) for kernel in kernels]
+    options = [swept_options(kernel, others) for kernel, others in taken]
+    if any(each != options[0] for each in options):
+        raise UsageError("the kernels of a sweep take the same options: sweep each of these alone")
+    return [kernel for kernel, _ in taken], options[0]
 
 
 def _kernel_label(kernel: str | UserKernel) -> str:

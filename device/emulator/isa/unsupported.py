@@ -13,13 +13,18 @@ _TENSOR_CORES = (
     "of the tensor cores' products it knows dense ones of f16, bf16, tf32, f64 and 8-bit integers "
     "by mma and wmma; others need a GPU"
 )
+_OLDER_TRITON = "Triton does without it on --device a100, or for arch='sm80'"
 _ADVICE = (
     (
         r"cp\.async\.bulk\.(?!tensor)",
         "if cuda::memcpy_async became it, add --device a100: there it becomes cp.async",
     ),
-    (r"cp\.async\.bulk\.tensor|tensormap|cp\.reduce", "the tensor memory accelerator needs a GPU"),
-    (r"mma|wmma|wgmma|tcgen05", _TENSOR_CORES),
+    (
+        r"cp\.async\.bulk\.tensor|tensormap|cp\.reduce",
+        f"the tensor memory accelerator needs a GPU; {_OLDER_TRITON}",
+    ),
+    (r"wgmma|tcgen05", f"products of several warps need a GPU; {_OLDER_TRITON}"),
+    (r"mma|wmma", _TENSOR_CORES),
     (r"barrier\.cluster|mapa|clusterlaunchcontrol|multimem|getctarank", _CLUSTERS),
     (r"%cluster|%nclusterid|%is_explicit_cluster", _CLUSTERS),
     (r"tex|tld4|txq|suld|sust|sured|suq|istypep", "textures need a GPU: read plain arrays"),
