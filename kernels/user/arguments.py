@@ -385,7 +385,7 @@ def _bind_untyped(argument: Specification, parameter: KernelParameter, label: st
                 f"{argument.text!r}: {_untyped_hint(parameter)}"
             )
         return _bind_array(argument, replace(parameter, kind="pointer"), label)
-    dtype = argument.dtype or _untyped_number(argument, size)
+    dtype = argument.dtype or _untyped_number(argument, parameter)
     if not dtype or dtype_bytes(dtype) != size:
         raise UsageError(
             f"{label} has {size} bytes, got {argument.text!r}: {_untyped_hint(parameter)}"
@@ -432,9 +432,14 @@ def _bind_untyped_structure(
     )
 
 
-def _untyped_number(argument: ScalarSpecification, size: int) -> str:
-    """The type of a number without one: the first whole type of this size that holds it."""
-    whole = _parse_integer(argument.text.strip())
+def _untyped_number(argument: ScalarSpecification, parameter: KernelParameter) -> str:
+    """The type of a number without one: the first type of the parameter's size that holds it.
+
+    A `.u32` of PTX holds no float; four bytes of machine code may.
+    """
+    size, whole = parameter.nbytes, _parse_integer(argument.text.strip())
+    if whole is None and not parameter.spelling.startswith((".u", ".s")):
+        return {4: "f32", 8: "f64"}.get(size, "")
     for dtype in (f"i{8 * size}", f"u{8 * size}") if size in (1, 2, 4, 8) else ():
         low, high = _integer_range(dtype)
         if whole is not None and low <= whole <= high:

@@ -23,6 +23,7 @@ from memlab.errors import MemlabWarning, UsageError
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import Buffer, Launch, Scalar
 from memlab.kernels.signature import KernelParameter
+from memlab.kernels.user.arguments import bind_arguments
 from memlab.kernels.user.compiled_source import CompiledSource
 from memlab.kernels.user.kernel import UserKernel
 
@@ -141,6 +142,7 @@ def test_a_kernel_in_memory_computes_what_its_source_does(ptx, assembler, tmp_pa
     ]
     if assembler == "no ptxas":
         assert measured.resources.registers_per_thread is None
+        assert measured.occupancy.theoretical == 1.0  # registers limit nothing
         assert "memlab[nvcc]" in measured.instructions.reason
 
 
@@ -156,7 +158,8 @@ def test_a_front_end_names_the_parameters(ptx):
     options = {**LAUNCH, "args": [2.5, X, memlab.out(1000, "f4"), 1000]}
     run = memlab.run(kernel, expect={"y": 2.5 * X}, **options)
     assert run.measurement.verification.status == "passed"
-    assert run.recipe is None  # nothing names it outside this process
+    texts = {**LAUNCH, "args": ["2.5", "in:f32[1000]", "out:f32[1000]", "1000"]}
+    assert memlab.run(kernel, **texts).recipe is None  # nothing names it outside this process
     with pytest.raises(UsageError, match=r"x.*pointer to const"):
         memlab.run(kernel, **LAUNCH, args=[2.5, "inout:f32[1000]", memlab.out(1000, "f4"), 1000])
 
@@ -243,6 +246,12 @@ def test_a_structure_is_given_by_its_members_with_their_types(tmp_path):
             memlab.run(path, args=[wrong, "out:f32[100]"], **options)
 
 
+def test_members_lie_as_c_lays_them_out():
+    parameter = KernelParameter("p", "untyped", "", ".b8[32]", 32)
+    (bound,) = bind_arguments(["struct=i8=1,f64=2.0,i16=3,i32=4,i8=5"], [parameter])
+    assert [offset for offset, _ in bound.members] == [0, 8, 16, 20, 24]
+
+
 def test_other_versions_of_ptx_are_tried_with_a_warning(tmp_path, monkeypatch):
     monkeypatch.setattr(assembly, "find_cuda_tool", lambda name: None)
     path = tmp_path / "k.ptx"
@@ -251,6 +260,63 @@ def test_other_versions_of_ptx_are_tried_with_a_warning(tmp_path, monkeypatch):
         path.write_text(STRIDED.replace("8.0", version, 1))
         with pytest.warns(MemlabWarning, match=f"PTX {version}, {age} than"):
             assert memlab.run(path, **options).measurement.counters.global_load_sectors == 32
+
+
+def test_the_module_for_the_latest_architecture_of_the_device_is_taken(tmp_path):
+    tripled = STRIDED.replace("sm_80", "sm_90").replace(
+        "add.f32 %f1, %f0, %f0;", "mul.f32 %f1, %f0, 0f40400000;"
+    )
+    for_another = STRIDED.replace("sm_80", "sm_90a").replace("add.f32 %f1, %f0, %f0;", "trap;")
+    path = tmp_path / "k.ptx"
+    path.write_text(tripled + STRIDED + for_another.replace("sm_90a", "sm_120"))
+    x = np.arange(256, dtype="f4")
+    options = {"grid": 1, "block": 32, "args": [x, memlab.out(32, "f4")]}
+    for device, factor in (("a100", 2), ("h200", 3)):
+        run = memlab.run(path, device=device, **options, expect={"out": factor * x[::8]})
+        assert run.measurement.verification.status == "passed"
+
+
+CALLS = """#include <cstdio>
+#include <cassert>
+__device__ __noinline__ float doubled(float x) { return 2 * x; }
+extern "C" __global__ void k(const float* x, float* y) {
+    int i = threadIdx.x;
+    assert(x[i] < 1000);
+    y[i] = doubled(x[i]);
+    if (x[i] > 500) printf("%f", x[i]);
+}
+"""
+
+
+@pytest.mark.usefixtures("assembler")
+@pytest.mark.parametrize("options", [(), ("-G",)])
+def test_ptx_may_call_functions_its_own_and_the_systems_and_be_for_debuggers(options, tmp_path):
+    path = tmp_path / "k.ptx"
+    path.write_text(compile_unit(TranslationUnit(CALLS, "k.cu", HOPPER, options=options)).ptx)
+    assert "vprintf" in path.read_text()
+    run = memlab.run(
+        path,
+        grid=1,
+        block=32,
+        args=[X[:32], memlab.out(32, "f4")],
+        expect={"param_1": 2 * X[:32]},
+    )
+    assert run.measurement.verification.status == "passed"
+
+
+def test_a_number_without_a_type_takes_the_one_that_its_parameter_may_have():
+    four = KernelParameter("n", "untyped", "", "4 bytes", 4)
+    unsigned = KernelParameter("n", "untyped", "", ".u32", 4)
+    eight = KernelParameter("n", "untyped", "", "8 bytes", 8)
+    bound = bind_arguments(["2.5", "-1", "4294967295", "2.5"], [four, unsigned, four, eight])
+    assert [(each.dtype, each.value) for each in bound] == [
+        ("float32", 2.5),
+        ("int32", -1),
+        ("uint32", 4294967295),
+        ("float64", 2.5),
+    ]
+    with pytest.raises(UsageError, match=r"has 4 bytes, got '2\.5'"):
+        bind_arguments(["2.5"], [unsigned])
 
 
 def test_options_of_a_compiler_are_refused(tmp_path, capsys):

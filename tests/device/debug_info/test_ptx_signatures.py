@@ -64,6 +64,20 @@ def test_a_front_ends_parameters_must_have_the_sizes_of_the_ptx():
             with_parameters(signature, wrong, "k.py")
 
 
+def test_the_variables_that_can_be_filled_are_listed():
+    ptx = (
+        ".version 8.0\n.target sm_80\n.global .align 4 .s32 counter;\n"
+        ".extern .global .align 4 .u32 elsewhere;\n.const .align 8 .f64 table[3] = {1.0};\n"
+        ".global .align 1 .b8 $str[4];\n.visible .entry k() { ret; }"
+    )
+    found = find_signature(ptx, "k", "k.ptx").variables
+    assert [(each.name, each.space, each.dtype, each.shape) for each in found] == [
+        ("counter", "global", "i32", ()),
+        ("table", "const", "f64", (3,)),
+    ]
+    assert [each.initialized for each in found] == [False, True]
+
+
 def test_a_parameter_that_cannot_be_read_is_quoted():
     ptx = ".version 8.0\n.target sm_80\n\n.visible .entry k(.param u64 a) { ret; }"
     with pytest.raises(UsageError, match=r"^k.ptx\(4\): the parameter '.param u64 a' of k"):
