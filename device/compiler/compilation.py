@@ -8,6 +8,8 @@ it does not complain of what only NVRTC lacks.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 from memlab.device.compiler import forked_process, host_code, nvcc, nvrtc
 from memlab.device.compiler.diagnostics import CompileError, error_from_log, missing_header
-from memlab.device.compiler.headers import IncludedHeaders, missing_packages
+from memlab.device.compiler.headers import HeaderChanges, IncludedHeaders, missing_packages
 from memlab.device.compiler.translation_unit import (
     Architecture,
     CompilerAnswer,
@@ -25,6 +27,8 @@ from memlab.device.compiler.translation_unit import (
 )
 from memlab.device.properties import version_text
 from memlab.errors import DeviceError, MemlabError
+
+_ERROR_PLACE = re.compile(r"^(.+?)\(\d+\): error: ", re.M)
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class _Compiler:
     """
 
     name: str
-    compile: Callable[[TranslationUnit, Sequence[str]], CompilerAnswer]
+    compile: Callable[[TranslationUnit, IncludedHeaders, HeaderChanges], CompilerAnswer]
     default_device: str = ""
     is_nvcc: bool = False
 
@@ -103,19 +107,23 @@ def check_architecture(architecture: Architecture) -> None:
 
 
 def _nvrtc() -> _Compiler:
-    def compile_unit(unit: TranslationUnit, left_out: Sequence[str]) -> CompilerAnswer:
-        return forked_process.call_in_child(partial(nvrtc.run_nvrtc, unit, left_out))
+    def compile_unit(
+        unit: TranslationUnit, included: IncludedHeaders, changes: HeaderChanges
+    ) -> CompilerAnswer:
+        return forked_process.call_in_child(partial(nvrtc.run_nvrtc, unit, included, changes))
 
     name = f"NVRTC {version_text(nvrtc.compiler_version())}"
     return _Compiler(name, compile_unit, host_code.DEFAULT_DEVICE_OPTION)
 
 
 def _nvcc(toolchain: nvcc.Toolchain) -> _Compiler:
-    def compile_unit(unit: TranslationUnit, left_out: Sequence[str]) -> CompilerAnswer:
+    def compile_unit(
+        unit: TranslationUnit, included: IncludedHeaders, changes: HeaderChanges
+    ) -> CompilerAnswer:
         with TemporaryDirectory(prefix="memlab-nvcc-", ignore_cleanup_errors=True) as name:
             folder = Path(name).resolve()
             return forked_process.call_in_child(
-                partial(nvcc.run_nvcc, unit, left_out, toolchain, folder)
+                partial(nvcc.run_nvcc, unit, included, changes, toolchain, folder)
             )
 
     return _Compiler(toolchain.version, compile_unit, is_nvcc=True)
@@ -147,27 +155,23 @@ def _compile_without_host_code(
     Raises:
         As `compile_source`.
     """
-    own_headers = [content.decode(errors="replace") for _, content in included.own]
     current = unit
-    left_out = tuple(absent) if compiler.is_nvcc else ()
+    changes = HeaderChanges(left_out=tuple(absent) if compiler.is_nvcc else ())
     removed: list[str] = []
     try:
         for _ in range(host_code.MAX_PASSES + len(absent)):
-            answer = compiler.compile(current, left_out)
+            answer = compiler.compile(current, included, changes)
             if not isinstance(answer, str):
                 break
-            before = current, left_out
+            before = current, changes
             missed = missing_header(answer)
-            if missed in absent and missed not in left_out:
-                left_out = (*left_out, missed)
-            text, errors = host_code.remove_host_code(
-                current.source, unit.source_name, answer, own_headers
-            )
+            if missed in absent and missed not in changes.left_out:
+                changes = replace(changes, left_out=(*changes.left_out, missed))
+            current, changes, errors = _without_host_code(current, included, changes, answer)
             removed.extend(errors)
-            current = replace(current, source=text)
             if compiler.default_device and host_code.UNANNOTATED_FUNCTION_MESSAGE in answer:
                 current = replace(current, options=(*current.options, compiler.default_device))
-            if (current, left_out) == before:
+            if (current, changes) == before:
                 break
     except forked_process.ChildProcessLostError as lost:
         if unit.name_expression and lost.crashed:
@@ -180,10 +184,42 @@ def _compile_without_host_code(
         raise CompileError(f"{name} {lost} while compiling {unit.source_name}", advice) from None
     if isinstance(answer, str):
         nvcc_advice = "" if compiler.is_nvcc else _nvcc_advice()
-        raise error_from_log(answer, unit, compiler.name, removed, left_out, nvcc_advice)
+        raise error_from_log(answer, unit, compiler.name, removed, changes.left_out, nvcc_advice)
     if isinstance(answer, MemlabError):
         raise answer
     return answer
+
+
+def _without_host_code(
+    unit: TranslationUnit, included: IncludedHeaders, changes: HeaderChanges, log: str
+) -> tuple[TranslationUnit, HeaderChanges, list[str]]:
+    """Remove the host code in which a log reports errors from the source and the user's headers.
+
+    Returns:
+        The unit and the changes of headers without this code, and the errors.
+    """
+    contents = dict(included.own)
+    texts = {
+        path: contents[real].decode(errors="surrogateescape") for _, path, real in included.lookups
+    }
+    texts |= {**changes.texts, unit.source_name: unit.source}
+    paths = {os.path.normpath(path): path for path in texts}  # the compilers keep ./ and the like
+    removed: list[str] = []
+    changed: dict[str, str] = {}
+    for name in dict.fromkeys(_ERROR_PLACE.findall(log)):
+        path = paths.get(os.path.normpath(name))
+        if path is None:
+            continue
+        text, errors = host_code.remove_host_code(texts[path], name, log, texts.values())
+        if errors:
+            changed[path] = text
+            removed.extend(errors)
+    source = changed.pop(unit.source_name, unit.source)
+    return (
+        replace(unit, source=source),
+        replace(changes, texts={**changes.texts, **changed}),
+        removed,
+    )
 
 
 def _architecture_number(architecture: Architecture) -> int:

@@ -9,7 +9,7 @@ outside the named folders.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 HEADER_PACKAGES = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl")
 """The packages of NVIDIA's headers: `cuda_fp16.h` and others; the headers that these include;
@@ -52,13 +52,29 @@ class IncludedHeaders:
         options: NVRTC's options to find these headers; empty if nothing is included.
         packages: The versions of CUDA's headers, `name==version`.
         own: The other headers, mainly the user's: path and content.
+        lookups: How the own headers are reached: the name in the `#include`, the path at which it
+            was looked up, and the path without links, as in `own`.
         absent: The names of headers that are in none of these folders.
     """
 
     options: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     own: tuple[tuple[str, bytes], ...] = ()
+    lookups: tuple[tuple[str, str, str], ...] = ()
     absent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HeaderChanges:
+    """What differs between the headers of a source and those that the compiler gets.
+
+    Attributes:
+        left_out: The names of headers that are replaced by empty ones.
+        texts: Other texts of the user's headers, by the path at which they are looked up.
+    """
+
+    left_out: tuple[str, ...] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_headers(source: str, source_name: str, options: Sequence[str]) -> IncludedHeaders:
@@ -79,11 +95,12 @@ def find_headers(source: str, source_name: str, options: Sequence[str]) -> Inclu
     """
     if not any(_included_names(source, Path(source_name))):
         return IncludedHeaders()
-    own, absent = _user_headers(source, source_name, include_folders(options))
+    own, lookups, absent = _user_headers(source, source_name, include_folders(options))
     return IncludedHeaders(
         options=tuple(f"-I{folder}" for folder in (*package_folders(), HOST_HEADERS)),
         packages=_package_versions(),
         own=tuple(own.items()),
+        lookups=lookups,
         absent=absent,
     )
 
@@ -159,14 +176,15 @@ def include_folders(options: Sequence[str]) -> list[str]:
 
 def _user_headers(
     source: str, source_name: str, folders: Sequence[str]
-) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """Path and content of every included header outside the packages, and the names of no file."""
+) -> tuple[dict[str, bytes], tuple[tuple[str, str, str], ...], tuple[str, ...]]:
+    """The headers outside the packages: contents by path, lookups, and the names of no file."""
     user_folders = [Path(folder) for folder in folders]
     cuda_folders = [Path(folder) for folder in package_folders()]
     readable = (Path(source_name).parent, *user_folders, HOST_HEADERS)
     allowed = [real for folder in readable if (real := _resolved_path(folder))]
     packages = [real for folder in cuda_folders if (real := _resolved_path(folder))]
     contents: dict[str, bytes] = {}
+    lookups: dict[tuple[str, str, str], None] = {}
     absent: dict[str, None] = {}
     tested: set[str] = set()
     waiting, names = [(source, Path(source_name))], 0
@@ -189,6 +207,7 @@ def _user_headers(
                     continue
                 found = True
                 if str(real) in contents:
+                    lookups[name, str(path), str(real)] = None
                     continue
                 if any(map(real.is_relative_to, packages)):
                     break
@@ -202,11 +221,12 @@ def _user_headers(
                     )
                     raise UsageError(message)
                 content = contents[str(real)] = _read_header(real, f"{includer} includes {name}")
+                lookups[name, str(path), str(real)] = None
                 waiting.append((content.decode(errors="surrogateescape"), path))
             if not found:
                 absent[name] = None
     # A header that a source asks for before it is included is not missed.
-    return contents, tuple(name for name in absent if name not in tested)
+    return contents, tuple(lookups), tuple(name for name in absent if name not in tested)
 
 
 def _included_names(text: str, includer: Path) -> Iterator[tuple[str, bool, bool]]:

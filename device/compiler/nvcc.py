@@ -2,8 +2,8 @@
 
 Only its passes for device code are used: the preprocessor of the host's compiler, NVIDIA's front
 end, and ptxas. nvcc gives its arguments to a shell. So none of them is a user's text: definitions
-are in a file, folders are links in a temporary folder, and the source stands there too, behind a
-line that gives its real name.
+are in a file, the user's headers are copies in a temporary folder, to whose folders links lead, and
+the source stands there too, behind a line that gives its real name.
 
 What the preprocessor read is known afterwards, from the markers in its output. Where it read a file
 outside the named folders, those of the system's headers and CUDA's, nothing of the result is shown.
@@ -25,6 +25,7 @@ from memlab.device.compiler import headers
 from memlab.device.compiler.assembler_log import with_source_lines
 from memlab.device.compiler.cache import file_state
 from memlab.device.compiler.cuda_tools import find_cuda_tool
+from memlab.device.compiler.headers import HeaderChanges, IncludedHeaders
 from memlab.device.compiler.translation_unit import (
     CompilerAnswer,
     CompilerOutput,
@@ -39,6 +40,7 @@ PROBE_TIMEOUT_S = 30.0
 
 _SOURCE = "memlab_source.cu"
 _DEFINITIONS = "memlab_definitions.h"
+_COPIES = "memlab_copies"
 _SOURCE_FOLDER, _INCLUDE_FOLDER = "memlab_beside", "memlab_include"
 _STUB_FOLDER, _EMPTY_FOLDER = "memlab_stubs", "memlab_empty"
 _DEPTH = 8
@@ -139,13 +141,18 @@ def find_toolchain() -> Toolchain | None:
 
 
 def run_nvcc(
-    unit: TranslationUnit, left_out: Sequence[str], toolchain: Toolchain, folder: Path
+    unit: TranslationUnit,
+    included: IncludedHeaders,
+    changes: HeaderChanges,
+    toolchain: Toolchain,
+    folder: Path,
 ) -> CompilerAnswer:
     """Compile.
 
     Args:
         unit: The translation unit.
-        left_out: The names of headers to replace by empty ones.
+        included: The headers that it can include.
+        changes: What differs from them.
         toolchain: nvcc and what it uses.
         folder: An empty folder for its files.
 
@@ -153,14 +160,21 @@ def run_nvcc(
         The output, the log of a failure, or the error if nvcc cannot be used.
     """
     try:
-        named = _lay_out(folder, unit, left_out)
+        named = _lay_out(folder, unit, included, changes)
         options = _safe_options(unit)
         folders = [f"-I{name}" for name in named if name.startswith(_INCLUDE_FOLDER)]
         front_end = [
-            *("-ptx", _SOURCE, "-o", "kernel.ptx", "--keep", "--keep-dir", "."),
+            *(
+                "-ptx",
+                f"{_SOURCE_FOLDER}/{_SOURCE}",
+                "-o",
+                "kernel.ptx",
+                "--keep",
+                "--keep-dir",
+                ".",
+            ),
             *("-Xcompiler", "-imacros", "-Xcompiler", _DEFINITIONS),
             *("-Xcompiler", "-fno-diagnostics-show-caret", *folders),
-            *("-Xcompiler", f"-iquote{_SOURCE_FOLDER}"),
             *("-Xcompiler", f"-idirafter{_STUB_FOLDER}"),
             *("-Xcompiler", f"-idirafter{_empty_search_folder()}"),
             *("-Xcicc", "--orig_src_path_name", "-Xcicc", f"/{_SOURCE}"),  # names do not change
@@ -199,19 +213,29 @@ def run_nvcc(
             log,
             lowered,
             compiler=toolchain.version,
-            left_out=tuple(name for name in left_out if _empty_header(folder, name) in read),
+            left_out=tuple(n for n in changes.left_out if _empty_header(folder, n) in read),
             files=tuple(state for state in states if state is not None),
         )
     except (OSError, DeviceError) as error:
         return error if isinstance(error, DeviceError) else DeviceError(f"nvcc: {error}")
 
 
-def _lay_out(folder: Path, unit: TranslationUnit, left_out: Sequence[str]) -> Mapping[str, str]:
-    """Write the source, the definitions and the empty headers, and link the named folders.
+def _lay_out(
+    folder: Path, unit: TranslationUnit, included: IncludedHeaders, changes: HeaderChanges
+) -> Mapping[str, str]:
+    """Write the source, its headers and the definitions, and link the folders to search.
 
     Returns:
         What the links stand for in messages: the user's spelling of each folder.
     """
+    contents = dict(included.own)
+    for _, path, real in included.lookups:
+        content = contents[real]
+        if path in changes.texts:
+            content = changes.texts[path].encode(errors="surrogateescape")
+        for parent in Path(path).parents:  # of sub/../x.h, sub must exist
+            _copy_of(folder, str(parent)).mkdir(parents=True, exist_ok=True)
+        _copy_of(folder, path).write_bytes(content)
     defined = [option[2:] for option in unit.options if option.startswith("-D")]
     defined += [f"{name}={value}" for name, value in unit.defines.items()]
     pairs = (text.partition("=") for text in defined)
@@ -226,22 +250,30 @@ def _lay_out(folder: Path, unit: TranslationUnit, left_out: Sequence[str]) -> Ma
             f'# 1 "__nv_name_map"\n__device__ const void* const volatile {_NAME_VARIABLE} = '
             f"(const void*)(&{unit.name_expression});\n"
         )
-    (folder / _SOURCE).write_text(source, errors="surrogateescape")
     named = {_SOURCE_FOLDER: str(Path(unit.source_name).parent)}
     for index, include in enumerate(dict.fromkeys(headers.include_folders(unit.options))):
         if include not in (*headers.package_folders(), str(headers.HOST_HEADERS)):
             named[f"{_INCLUDE_FOLDER}{index}"] = include
-    named[_STUB_FOLDER] = str(headers.HOST_HEADERS)
     for name, target in named.items():
-        (folder / name).symlink_to(Path(target).resolve(), target_is_directory=True)
+        _copy_of(folder, target).mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(_copy_of(folder, target), target_is_directory=True)
+    (folder / _SOURCE_FOLDER / _SOURCE).write_text(source, errors="surrogateescape")
+    named[_STUB_FOLDER] = str(headers.HOST_HEADERS)
+    (folder / _STUB_FOLDER).symlink_to(headers.HOST_HEADERS, target_is_directory=True)
     search = folder / _empty_search_folder()
     search.mkdir(parents=True)
-    for name in left_out:
-        path = _empty_header(folder, name)
-        if path.is_relative_to(folder / _EMPTY_FOLDER):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()
+    for name in changes.left_out:
+        empty = _empty_header(folder, name)
+        if empty.is_relative_to(folder / _EMPTY_FOLDER):
+            empty.parent.mkdir(parents=True, exist_ok=True)
+            empty.touch()
     return named
+
+
+def _copy_of(folder: Path, path: str) -> Path:
+    """Where the copy of a user's file or folder lies."""
+    absolute = os.path.normpath(Path.cwd() / path)
+    return folder / _COPIES / Path(absolute).relative_to("/")
 
 
 def _empty_header(folder: Path, name: str) -> Path:
@@ -298,7 +330,7 @@ def _files_read(folder: Path) -> list[Path]:
 def _allowed_folders(
     folder: Path, named: Mapping[str, str], toolchain: Toolchain
 ) -> tuple[Path, ...]:
-    return (folder, *((folder / name).resolve() for name in named), *toolchain.folders)
+    return (folder, *(Path(path).resolve() for path in named.values()), *toolchain.folders)
 
 
 def _file_outside(

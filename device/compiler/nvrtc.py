@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from memlab.device.compiler.assembler_log import with_source_lines
+from memlab.device.compiler.headers import HeaderChanges, IncludedHeaders
 from memlab.device.compiler.host_libraries import replacements
 from memlab.device.compiler.translation_unit import (
     Architecture,
@@ -63,12 +66,15 @@ def compiler_identity() -> tuple[str, ...]:
     return (package,) if package else tuple(map(str, compiler_version()))
 
 
-def run_nvrtc(unit: TranslationUnit, left_out: Sequence[str]) -> CompilerAnswer:
+def run_nvrtc(
+    unit: TranslationUnit, included: IncludedHeaders, changes: HeaderChanges
+) -> CompilerAnswer:
     """Compile.
 
     Args:
         unit: The translation unit.
-        left_out: The names of headers to replace by empty ones.
+        included: The headers that it can include.
+        changes: What differs from them.
 
     Returns:
         The output, the log of a failure, or the error if NVRTC cannot be used.
@@ -76,9 +82,11 @@ def run_nvrtc(unit: TranslationUnit, left_out: Sequence[str]) -> CompilerAnswer:
     try:
         text = unit.source.encode(errors="replace")
         # These are found before any header in a folder.
-        replaced = {**replacements(), **dict.fromkeys(left_out, "")}
+        replaced = {**replacements(), **dict.fromkeys(changes.left_out, "")}
+        changed = {name: path for name, path, _ in included.lookups if path in changes.texts}
+        replaced |= {name: changes.texts[path] for name, path in changed.items()}
         names = [os.fsencode(name) for name in replaced]
-        texts = [content.encode() for content in replaced.values()]
+        texts = [content.encode(errors="surrogateescape") for content in replaced.values()]
         (program,) = _call_nvrtc(
             "nvrtcCreateProgram", text, os.fsencode(unit.source_name), len(names), texts, names
         )
@@ -86,9 +94,11 @@ def run_nvrtc(unit: TranslationUnit, left_out: Sequence[str]) -> CompilerAnswer:
         if expression:
             _call_nvrtc("nvrtcAddNameExpression", program, expression)
         # NVRTC's own cache would initialize the GPU driver, which a forked child must not do.
-        encoded = [b"--no-cache", *(os.fsencode(argument) for argument in unit.arguments)]
+        folders = [f"-I{Path(path).parent}" for path in changed.values()]  # for what they include
+        arguments = ("--no-cache", *unit.arguments, *dict.fromkeys(folders))
+        encoded = [os.fsencode(argument) for argument in arguments]
         result, *_ = _library().nvrtcCompileProgram(program, len(encoded), encoded)
-        log = _program_text(program, "ProgramLog")
+        log = _with_paths(_program_text(program, "ProgramLog"), changed)
         if result != _library().nvrtcResult.NVRTC_SUCCESS:
             return _with_source_lines(program, log, unit.source_name) or str(result)
         lowered = _call_nvrtc("nvrtcGetLoweredName", program, expression)[0] if expression else b""
@@ -98,7 +108,7 @@ def run_nvrtc(unit: TranslationUnit, left_out: Sequence[str]) -> CompilerAnswer:
             log,
             lowered.decode(),
             compiler=f"NVRTC {'.'.join(compiler_identity())}",
-            left_out=tuple(left_out),
+            left_out=changes.left_out,
         )
     except DeviceError as error:
         return error
@@ -137,6 +147,15 @@ def _program_bytes(program: object, output: str) -> bytes:
     if size:
         _call_nvrtc(f"nvrtcGet{output}", program, buffer)
     return bytes(buffer)
+
+
+def _with_paths(log: str, changed: Mapping[str, str]) -> str:
+    """The log with the paths of headers whose texts were given by name."""
+    for name, path in changed.items():
+        log = re.sub(
+            rf"^{re.escape(name)}(?=\(\d+\): )", path.replace("\\", r"\\"), log, flags=re.M
+        )
+    return log
 
 
 def _with_source_lines(program: object, log: str, source_name: str) -> str:

@@ -10,7 +10,7 @@ from memlab.device.compiler import compilation, nvcc, nvrtc
 from memlab.device.compiler import compile as compiler
 from memlab.device.compiler.cubin import machine_code_sha256
 from memlab.device.compiler.diagnostics import CompileError, NameExpressionError
-from memlab.device.compiler.headers import IncludedHeaders, find_headers
+from memlab.device.compiler.headers import HeaderChanges, IncludedHeaders, find_headers
 from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.debug_info import kernel_lookup
 from memlab.errors import DeviceError, UsageError
@@ -33,11 +33,12 @@ __global__ void sum(const Pair* pairs, float* out, int n) {
 HOST_ONLY = "#include <vector>\n#include <concepts>\nstd::vector<float> kept;\n" + KERNELS
 
 
-def compiled_by_nvcc(unit, absent=(), included=None):
-    toolchain = nvcc.find_toolchain()
-    return compilation._compile_without_host_code(
-        compilation._nvcc(toolchain), unit, included or IncludedHeaders(), absent
-    )
+def compiled_by_nvcc(unit, included=None):
+    """Compile without NVRTC; with the headers that it finds, or those given."""
+    if included is None:
+        included = find_headers(unit.source, unit.source_name, unit.options)
+    compiler = compilation._nvcc(nvcc.find_toolchain())
+    return compilation._compile_without_host_code(compiler, unit, included)
 
 
 @pytest.fixture(autouse=True)
@@ -165,13 +166,13 @@ def test_files_outside_the_named_folders_are_not_shown(line, tmp_path):
     source = line.format(secret=secret).replace("BOOST_LIKE", "NAME")
     unit = TranslationUnit(f"{source}\n__global__ void k() {{}}", str(project / "k.cu"), HOPPER)
     with pytest.raises(UsageError) as caught:
-        compiled_by_nvcc(unit)
+        compiled_by_nvcc(unit, IncludedHeaders())
     assert "leaked" not in str(caught.value)
     (project / "own.h").write_text("leaked words\n")  # what may be read is shown
     source = line.format(secret=project / "own.h").replace("BOOST_LIKE", "NAME")
     unit = replace(unit, source=f"{source}\n__global__ void k() {{}}")
     with pytest.raises(CompileError, match="leaked"):
-        compiled_by_nvcc(unit)
+        compiled_by_nvcc(unit, IncludedHeaders())
 
 
 def test_headers_are_found_beside_the_file_and_named_as_the_user_does(tmp_path, monkeypatch):
@@ -305,9 +306,41 @@ def test_a_compiler_that_does_not_end_is_stopped_with_what_it_started(tmp_path, 
     monkeypatch.setattr(forked_process, "COMPILE_TIMEOUT_S", 0.5)
     unit = TranslationUnit("__global__ void k() {}", "k.cu", HOPPER)
     with pytest.raises(forked_process.ChildProcessLostError):
-        compilation._nvcc(toolchain).compile(unit, ())
+        compilation._nvcc(toolchain).compile(unit, IncludedHeaders(), HeaderChanges())
     child = int((tmp_path / "child").read_text())
     status = Path(f"/proc/{child}/status")
     assert not status.exists() or "State:\tZ" in status.read_text()
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+HELPERS = """#pragma once
+#include "sizes.h"
+#define DEVICE __device__
+void report(absentStatus_t status) { printf("%d", status); }
+struct Timer { cudaEvent_t start; Timer() { cudaEventCreate(&start); } };
+DEVICE inline int twice(int x) { return SIZE * x; }
+"""
+
+
+@pytest.mark.parametrize("more", ["", "#include <concepts>\n#include <vector>"])
+@pytest.mark.parametrize("include", ['"inc/helpers.h"', "<helpers.h>", '"./inc/helpers.h"'])
+def test_host_code_is_removed_from_the_users_headers_too(include, more, tmp_path):
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc/helpers.h").write_text(HELPERS)
+    (tmp_path / "inc/sizes.h").write_text("#define SIZE 2\n")
+    source = f"""{more}
+#include {include}
+#include "absentLt.h"
+__global__ void k(int* p) {{ *p = twice(21); }}
+int main() {{ Timer timer; report(0); }}"""
+    options = (f"-I{tmp_path / 'inc'}",)
+    unit = TranslationUnit(source, str(tmp_path / "k.cu"), HOPPER, options=options)
+    output = compiler.compile_unit(unit)
+    assert output.compiler.startswith("nvcc" if more else "NVRTC")
+    assert ", 42;" in output.ptx
+    (tmp_path / "inc/helpers.h").write_text(HELPERS.replace("SIZE * x", "missing(x)"))
+    with pytest.raises(CompileError) as caught:
+        compiler.compile_unit(unit)
+    first, *_ = caught.value.log.splitlines()
+    assert first.endswith('inc/helpers.h(6): error: identifier "missing" is undefined')
