@@ -85,6 +85,14 @@ IncludeOption = Annotated[
     list[str] | None,
     typer.Option("--include", "-I", metavar="DIR", help="Search DIR for header files too."),
 ]
+RootOption = Annotated[
+    str | None,
+    typer.Option(
+        "--root",
+        metavar="DIR",
+        help="The project's folder: headers below it may be read, missing ones are found there.",
+    ),
+]
 StdOption = Annotated[
     str | None,
     typer.Option(

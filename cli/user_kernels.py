@@ -73,6 +73,7 @@ def launch_options(
     ] = None,
     defines: options.DefinesOption = None,
     include: options.IncludeOption = None,
+    root: options.RootOption = None,
     std: options.StdOption = None,
     max_registers: Annotated[
         str | None,

@@ -38,6 +38,7 @@ def init(
     overwrite: options.OverwriteOption = False,
     define: options.DefinesOption = None,
     include: options.IncludeOption = None,
+    root: options.RootOption = None,
     std: options.StdOption = None,
     device: options.DeviceOption = None,
     quiet: options.QuietOption = False,
@@ -64,7 +65,8 @@ def init(
             raise UsageError(f"{schema} is no file, and the schema belongs there: move it away")
         check_output(schema, overwrite)
     chosen = user_kernel.apply_launch_options(
-        user_kernel.UserKernel(*place), {"defines": define, "include": include, "std": std}
+        user_kernel.UserKernel(*place),
+        {"defines": define, "include": include, "root": root, "std": std},
     )
     signatures, proposals = _kernels_and_launches(chosen, device)
     moved, source = (

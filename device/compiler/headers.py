@@ -1,20 +1,22 @@
-"""Finds the header files of a source: CUDA's, from pip packages, and the user's.
+"""Finds the header files of a source: CUDA's, from pip packages or a toolkit, and the user's.
 
 NVRTC has no header files, and a CUDA toolkit may not be installed: the packages hold the same
-files. The user's headers are looked up here in the same way as by the compiler, for two reasons: a
-cached compilation is invalid once one of them changes, and an untrusted source must not read files
-outside the named folders.
+files. What they lack (cuRAND's) comes from a toolkit, if there is one. The user's headers are
+looked up here in the same way as by the compiler, for two reasons: a cached compilation is invalid
+once one of them changes, and an untrusted source must not read files outside the named folders.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
+from memlab.device.compiler import cuda_tools
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +32,12 @@ MAX_HEADER_BYTES = 16 << 20
 HOST_HEADERS = Path(__file__).parent / "host_headers"
 """Replacements for headers of the host that sources include: with the types, macros and small
 functions that device code may use; most are empty. They are searched last."""
+
+MAX_PROJECT_FILES = 200_000
+"""The limit of files below the folder of `--root`, in which headers are looked for."""
+
+_FEWEST_PROJECT_PARTS = 2
+"""A folder directly below / is no project's."""
 
 MAX_INCLUDES = 10_000
 """The limit of `#include` lines in a source and its headers; each is looked up in every folder."""
@@ -81,24 +89,35 @@ def find_headers(source: str, source_name: str, options: Sequence[str]) -> Inclu
     """Find the headers that a source includes, directly or through its own headers.
 
     A name in quotes is looked up in the folder of the file that includes it. Then, like a name in
-    angle brackets, it is looked up in the folders of `-I`, among CUDA's headers, and in
-    `HOST_HEADERS`. Branches that the preprocessor would skip are followed too.
+    angle brackets, it is looked up in the folders of `-I`, among CUDA's headers, in
+    `HOST_HEADERS` and in a toolkit. What is found nowhere is looked for below the folder of
+    `--root`. Branches that the preprocessor would skip are followed too.
 
     Args:
         source: The CUDA C++ text.
         source_name: Its file name, with its folder.
-        options: NVRTC's options, from which `-I` is read.
+        options: NVRTC's options, from which `-I` is read, and `--root`.
 
     Raises:
-        UsageError: A header lies outside the source's folder and those of `-I`, is not a regular
-            file, is too long, or is named by a macro, which is not resolved.
+        UsageError: A header lies outside the source's folder, those of `-I` and that of `--root`,
+            is not a regular file, is too long, or is named by a macro, which is not resolved.
     """
     if not any(_included_names(source, Path(source_name))):
         return IncludedHeaders()
-    own, lookups, absent = _user_headers(source, source_name, include_folders(options))
+    folders = include_folders(options)
+    root = next((option[7:] for option in options if option.startswith("--root=")), "")
+    found: list[str] = []
+    while True:
+        own, lookups, absent = _user_headers(source, source_name, [*folders, *found], root)
+        more = _folders_below(root, Path(source_name).parent, absent) if root else []
+        more = [folder for folder in more if folder not in found]
+        if not more:
+            break
+        found += more  # what is found includes further headers
+    searched = (*found, *package_folders(), str(HOST_HEADERS), *toolkit_folders())
     return IncludedHeaders(
-        options=tuple(f"-I{folder}" for folder in (*package_folders(), HOST_HEADERS)),
-        packages=_package_versions(),
+        options=tuple(f"-I{folder}" for folder in dict.fromkeys(searched)),
+        packages=(*_package_versions(), *_toolkit_state()),
         own=tuple(own.items()),
         lookups=lookups,
         absent=absent,
@@ -107,7 +126,7 @@ def find_headers(source: str, source_name: str, options: Sequence[str]) -> Inclu
 
 @cache
 def package_folders() -> tuple[str, ...]:
-    """The folders of CUDA's headers in the installed packages; empty without packages."""
+    """The folders of CUDA's headers: of the installed packages, else of a toolkit."""
     for name in HEADER_PACKAGES:
         try:
             package = metadata.distribution(name)
@@ -120,11 +139,23 @@ def package_folders() -> tuple[str, ...]:
         if include.is_dir():
             folders = (include, include / "cccl")
             return tuple(str(folder) for folder in folders if folder.is_dir())
+    return toolkit_folders()
+
+
+def toolkit_folders() -> tuple[str, ...]:
+    """The folders of the headers of an installed CUDA toolkit; empty without one."""
+    for toolkit in cuda_tools.toolkit_folders():
+        include = toolkit / "include"
+        if (include / "cuda_runtime.h").is_file():
+            folders = (include, include / "cccl")
+            return tuple(str(folder) for folder in folders if folder.is_dir())
     return ()
 
 
 def missing_packages() -> tuple[str, ...]:
-    """The packages of `HEADER_PACKAGES` that are not installed."""
+    """The packages of `HEADER_PACKAGES` that are not installed; none if a toolkit stands in."""
+    if toolkit_folders():
+        return ()
     installed = {version.partition("==")[0] for version in _package_versions()}
     return tuple(name for name in HEADER_PACKAGES if name not in installed)
 
@@ -140,6 +171,16 @@ def missing_header_advice(name: str) -> str:
             "your own are found with -I DIR"
         )
     return f"name the folder of {name} with -I DIR"
+
+
+def _toolkit_state() -> tuple[str, ...]:
+    """What tells the headers of one toolkit from those of another."""
+    folders = toolkit_folders()
+    if not folders:
+        return ()
+    header = Path(folders[0], "cuda_runtime.h").resolve()
+    state = header.stat()
+    return (str(header), str(state.st_size), str(state.st_mtime_ns))
 
 
 @cache
@@ -175,14 +216,21 @@ def include_folders(options: Sequence[str]) -> list[str]:
 
 
 def _user_headers(
-    source: str, source_name: str, folders: Sequence[str]
+    source: str, source_name: str, folders: Sequence[str], root: str
 ) -> tuple[dict[str, bytes], tuple[tuple[str, str, str], ...], tuple[str, ...]]:
     """The headers outside the packages: contents by path, lookups, and the names of no file."""
     user_folders = [Path(folder) for folder in folders]
     cuda_folders = [Path(folder) for folder in package_folders()]
-    readable = (Path(source_name).parent, *user_folders, HOST_HEADERS)
+    last_folders = [HOST_HEADERS, *map(Path, toolkit_folders())]
+    readable = (
+        Path(source_name).parent,
+        *user_folders,
+        *([Path(root)] if root else []),
+        HOST_HEADERS,
+    )
     allowed = [real for folder in readable if (real := _resolved_path(folder))]
-    packages = [real for folder in cuda_folders if (real := _resolved_path(folder))]
+    trusted = (*cuda_folders, *last_folders[1:])
+    packages = [real for folder in trusted if (real := _resolved_path(folder))]
     contents: dict[str, bytes] = {}
     lookups: dict[tuple[str, str, str], None] = {}
     absent: dict[str, None] = {}
@@ -200,7 +248,7 @@ def _user_headers(
                     "remove repeated ones"
                 )
             same_folder = [includer.parent] if quoted else []
-            for folder in (*same_folder, *user_folders, *cuda_folders, HOST_HEADERS):
+            for folder in (*same_folder, *user_folders, *cuda_folders, *last_folders):
                 path = folder / name  # an absolute name replaces the folder
                 real = _resolved_path(path)
                 if real is None or real.is_dir():
@@ -217,7 +265,7 @@ def _user_headers(
                 if not any(map(real.is_relative_to, allowed)):
                     message = (
                         f"{includer} includes {name}, which lies outside the folder of "
-                        f"{source_name} and those named: add -I {real.parent}"
+                        f"{source_name} and those named: add {_access_option(real, source_name)}"
                     )
                     raise UsageError(message)
                 content = contents[str(real)] = _read_header(real, f"{includer} includes {name}")
@@ -247,6 +295,58 @@ def _included_names(text: str, includer: Path) -> Iterator[tuple[str, bool, bool
                     "file's name directly after it in quotes or angle brackets"
                 )
                 raise UsageError(message)
+
+
+def _access_option(header: Path, source_name: str) -> str:
+    """The option with which a header may be read."""
+    common = Path(os.path.commonpath((header.parent, Path(source_name).resolve().parent)))
+    if len(common.parts) <= _FEWEST_PROJECT_PARTS:
+        return f"-I {header.parent}"
+    return f"-I {header.parent}, or --root {common} for all below it"
+
+
+def _folders_below(root: str, beside: Path, names: Sequence[str]) -> list[str]:
+    """The folders below a project's folder from which missing headers are found.
+
+    Of several that have a header, the one nearest to the source is taken; where two are as near,
+    none is.
+
+    Args:
+        root: The project's folder.
+        beside: The folder of the source.
+        names: The headers, as they are included.
+    """
+    files = _header_files(root)
+    folders: dict[str, None] = {}
+    for name in names:
+        parts = PurePath(name).parts
+        if ".." in parts or PurePath(name).is_absolute():
+            continue
+        candidates = [
+            path.parents[len(parts) - 1]
+            for path in files.get(parts[-1], ())
+            if path.parts[-len(parts) :] == parts
+        ]
+        distances = [len(Path(os.path.relpath(path, beside)).parts) for path in candidates]
+        if distances and distances.count(min(distances)) == 1:
+            folders[str(candidates[distances.index(min(distances))])] = None
+    return list(folders)
+
+
+def _header_files(root: str) -> dict[str, list[Path]]:
+    """The files below a folder, by their name; links to folders are not followed."""
+    files: dict[str, list[Path]] = {}
+    count = 0
+    for folder, _, names in os.walk(root):
+        count += len(names)
+        if count > MAX_PROJECT_FILES:
+            raise UsageError(
+                f"--root {root} has more than {MAX_PROJECT_FILES} files below it: name a folder "
+                "further down, or the headers' own with -I DIR"
+            )
+        for name in names:
+            files.setdefault(name, []).append(Path(folder, name))
+    return files
 
 
 def _is_at_line_start(text: str, position: int) -> bool:

@@ -250,9 +250,11 @@ def _lay_out(
             f'# 1 "__nv_name_map"\n__device__ const void* const volatile {_NAME_VARIABLE} = '
             f"(const void*)(&{unit.name_expression});\n"
         )
+    # nvcc has CUDA's headers itself, and finds the replacements last.
+    own = (*headers.package_folders(), *headers.toolkit_folders(), str(headers.HOST_HEADERS))
     named = {_SOURCE_FOLDER: str(Path(unit.source_name).parent)}
     for index, include in enumerate(dict.fromkeys(headers.include_folders(unit.options))):
-        if include not in (*headers.package_folders(), str(headers.HOST_HEADERS)):
+        if include not in own:
             named[f"{_INCLUDE_FOLDER}{index}"] = include
     for name, target in named.items():
         _copy_of(folder, target).mkdir(parents=True, exist_ok=True)

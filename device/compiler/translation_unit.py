@@ -27,7 +27,8 @@ class TranslationUnit:
         defines: Preprocessor definitions, name to value.
         options: Further options of NVRTC, such as `--maxrregcount=32` or `-IDIR`. `-arch=sm_90a`
             replaces plain sm_90, for instructions that later GPUs do not have. `-G` (debug
-            information) replaces line information.
+            information) replaces line information. `--root=DIR` is memlab's own: the folder below
+            which headers may be read and are looked for.
         name_expression: The C++ expression that names the function (`sgemm<32>`), by which NVRTC
             instantiates a template; empty for none.
         ptx: The PTX, where the kernel comes compiled; empty where `source` is compiled.
@@ -75,7 +76,8 @@ class TranslationUnit:
         if not any(option.startswith("-arch=") for option in self.options):
             defaults.insert(0, f"-arch=sm_{major}{minor}")
         definitions = [f"-D{name}={value}" for name, value in self.defines.items()]
-        return [*defaults, *definitions, *self.options]
+        options = (option for option in self.options if not option.startswith("--root="))
+        return [*defaults, *definitions, *options]
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,14 @@ from typing import Any
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.user.argument_layout import ArgumentLayout
 from memlab.kernels.user.arguments import ExpectedOutput, Specification
+from memlab.kernels.user.compile_commands import project_flags
 from memlab.kernels.user.compiled_source import (
     CompiledSource,
     is_binary_file,
     is_compiled_file,
 )
 from memlab.kernels.user.compiler_flags import flag_options
-from memlab.kernels.user.launch_options import OPTION_READERS
+from memlab.kernels.user.launch_options import CPP_STANDARDS, OPTION_READERS
 
 MAX_SOURCE_BYTES = 16 << 20
 """The longest source file that is read; a longer file is data that was named by mistake."""
@@ -50,6 +51,8 @@ class UserKernel:
         shared: Dynamic shared memory of a block, bytes, or an expression.
         defines: Preprocessor definitions, `NAME` or `NAME=VALUE`.
         include: Folders in which to look for header files.
+        root: The project's folder: headers anywhere below it may be read, and those that are found
+            nowhere else are looked for there; empty for none.
         std: The C++ standard, one of `CPP_STANDARDS`; empty for the compiler's default.
         max_registers: The most registers per thread, or an expression; None leaves it to the
             compiler.
@@ -87,6 +90,7 @@ class UserKernel:
     shared: int | str = 0
     defines: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
+    root: str = ""
     std: str = ""
     max_registers: int | str | None = None
     use_fast_math: bool = False
@@ -188,7 +192,12 @@ def with_relative_paths(kernel: UserKernel, folder: Path) -> UserKernel:
                 f"{path} lies outside the folder {folder}: write the file next to it with --output"
             ) from None
 
-    return replace(kernel, source=inside(kernel.source), include=tuple(map(inside, kernel.include)))
+    return replace(
+        kernel,
+        source=inside(kernel.source),
+        include=tuple(map(inside, kernel.include)),
+        root=inside(kernel.root) if kernel.root else "",
+    )
 
 
 def is_object(kernel: UserKernel) -> bool:
@@ -252,13 +261,20 @@ def compile_options(kernel: UserKernel) -> tuple[str, ...]:
     """
     if is_compiled(kernel):
         return _assembler_options(kernel)
-    for folder in kernel.include:
+    folders = [("-I", folder) for folder in kernel.include]
+    for option, folder in (*folders, *([("--root", kernel.root)] if kernel.root else [])):
         if not _is_folder(Path(folder)):
-            raise UsageError(f"-I {folder}: there is no such folder: check its name")
+            raise UsageError(f"{option} {folder}: there is no such folder: check its name")
+    project = project_flags(kernel.source)
+    own = parse_defines(kernel)
+    defines = (text for text in project.defines if re.split(r"[=(]", text)[0] not in own)
+    std = kernel.std or (project.std if project.std in CPP_STANDARDS else "")
     return (
         f"-I{Path(kernel.source).parent}",
-        *(f"-I{folder}" for folder in kernel.include),
-        *([f"-std={kernel.std}"] if kernel.std else []),
+        *(f"-I{folder}" for folder in (*kernel.include, *project.include)),
+        *([f"--root={kernel.root}"] if kernel.root else []),
+        *(f"-D{text}" for text in defines),
+        *([f"-std={std}"] if std else []),
         *([f"--maxrregcount={kernel.max_registers}"] if kernel.max_registers is not None else []),
         *flag_options(kernel),
     )
@@ -276,12 +292,12 @@ def _assembler_options(kernel: UserKernel) -> tuple[str, ...]:
         UsageError: Another option is given.
     """
     late = replace(kernel, use_fast_math=False, ftz=None, prec_div=None, prec_sqrt=None, fmad=None)
-    early = kernel.defines or kernel.include or kernel.std
+    early = kernel.defines or kernel.include or kernel.root or kernel.std
     refused = early or flag_options(late) != flag_options(kernel)
     if refused and kernel.layout is None:  # else the package has taken them
         raise UsageError(
-            f"{kernel.target} is compiled already: leave out -D, -I, --std and the flags of "
-            "arithmetic, and give them where the PTX is made"
+            f"{kernel.target} is compiled already: leave out -D, -I, --root, --std and the flags "
+            "of arithmetic, and give them where the PTX is made"
         )
     return (
         *([f"--maxrregcount={kernel.max_registers}"] if kernel.max_registers is not None else []),

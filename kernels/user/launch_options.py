@@ -112,6 +112,12 @@ def _read_paths(what: str, value: Any) -> tuple[str, ...]:
     )
 
 
+def _read_path(what: str, value: Any) -> str:
+    """Read a text or, from Python, a path."""
+    (path,) = _read_strings(what, fsdecode(value) if isinstance(value, PathLike) else value)
+    return path
+
+
 def _read_arguments(what: str, value: Any) -> tuple[str | Specification, ...]:
     """Read texts or, from Python, numbers and arrays."""
     arguments = []
@@ -270,6 +276,7 @@ OPTION_READERS: dict[str, Callable[[str, Any], Any]] = {
     "shared": _integer_reader(0, MAX_EXTENT),
     "defines": _read_defines,
     "include": _read_paths,
+    "root": _read_path,
     "std": _read_standard,
     "max_registers": _integer_reader(1, MAX_REGISTERS_PER_THREAD),
     "use_fast_math": _read_switch,

@@ -192,6 +192,8 @@ def _referenced_files(table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "source", table["source"]
     for folder in table.get("include", ()):
         yield "include", folder
+    if "root" in table:
+        yield "root", table["root"]
     for key in ("args", "constants", "expect"):
         for text in table.get(key, ()):
             value = text.partition("=")[2].strip()

@@ -65,6 +65,7 @@ _NO_SHARED = "# shared = 0                    # dynamic shared memory of a block
 _OPTIONAL_KEYS = """\
 # defines = ["TILE=32"]         # as after -D
 # include = ["include"]         # as after -I
+# root = "."                     # headers anywhere below may be read
 # std = "c++17"
 # max-registers = 64
 # use-fast-math = true          # also ftz, prec-div, prec-sqrt, fmad; ptxas-options = ["-O1"]
@@ -419,6 +420,8 @@ def _compile_option_lines(kernel: UserKernel) -> Iterator[str]:
     for key, texts in (("defines", kernel.defines), ("include", kernel.include)):
         if texts:
             yield f"{key} = [{', '.join(map(_toml_string, texts))}]"
+    if kernel.root:
+        yield f"root = {_toml_string(kernel.root)}"
     if kernel.std:
         yield f"std = {_toml_string(kernel.std)}"
 

@@ -145,3 +145,27 @@ def test_what_has_no_effect_is_said_and_what_is_wrong_refused(
     err = capsys.readouterr().err
     assert message in err
     assert "Traceback" not in err
+
+
+def test_headers_of_the_project_are_read_with_one_flag(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("src", "inc", "deep/down"):
+        (folder / name).mkdir(parents=True)
+    (folder / "inc/value.h").write_text("#define VALUE 7\n")
+    (folder / "deep/down/more.h").write_text("#define MORE 5\n")
+    (folder / "src/k.cu").write_text(
+        '#include "../inc/value.h"\n#include <more.h>\n'
+        "__global__ void k(int* p) { *p = VALUE + MORE; }\n"
+    )
+    words = ["--grid", "1", "--block", "1", "--arg", "out:i32[1]"]
+    expected = ["--expect", "p=@twelve.npy"]
+    np.save("twelve.npy", np.array([12], np.int32))
+    assert main(["run", "src/k.cu", *words]) == 2
+    assert f"or --root {folder} for all below it" in capsys.readouterr().err
+    assert main(["run", "src/k.cu", "--root", ".", *words, *expected]) == 0
+    assert main(["run", "src/k.cu", "--root", "nowhere", *words]) == 2
+    assert "--root nowhere: there is no such folder" in capsys.readouterr().err
+    assert main(["init", "src/k.cu", "--root", "."]) == 0
+    assert 'root = "."' in (folder / "memlab.toml").read_text()
+    assert main(["run", "k", "--grid", "1", "--block", "1"]) == 0

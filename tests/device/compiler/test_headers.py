@@ -93,6 +93,7 @@ def test_missing_packages_are_named(monkeypatch, without_nvcc):
 
     monkeypatch.setattr(metadata, "distribution", missing)
     monkeypatch.setattr(metadata, "version", missing)
+    monkeypatch.setattr(headers, "toolkit_folders", tuple)
     monkeypatch.setenv("MEMLAB_CACHE", "off")
     caches = (headers.package_folders, headers._package_versions, nvrtc.package_version)
     for cached in caches:
@@ -172,14 +173,65 @@ def test_only_the_named_folders_are_read(tmp_path):
     os.mkfifo(mine / "pipe.h")
     name = str(mine / "k.cu")
     for include in (f'"{outside}/value.h"', '"../outside/value.h"', '"link.h"'):
-        with pytest.raises(UsageError, match=rf"lies outside .* add -I {outside}$"):
+        with pytest.raises(
+            UsageError, match=rf"lies outside .* add -I {outside}, or --root {tmp_path} "
+        ):
             value(name, f"#include {include}\n{KERNEL}")
-        assert value(name, f"#include {include}\n{KERNEL}", options=(f"-I{outside}",)) == 7
+        for option in (f"-I{outside}", f"--root={tmp_path}"):
+            assert value(name, f"#include {include}\n{KERNEL}", options=(option,)) == 7
     for include in ('"pipe.h"', '"/dev/zero"'):
         with pytest.raises(UsageError, match="not a regular file"):
             value(name, f"#include {include}\n{KERNEL}")
     with pytest.raises(UsageError, match="named by a macro"):
         value(name, f'#define FILE "{outside}/value.h"\n#include FILE\n{KERNEL}')
+
+
+def test_missing_headers_are_looked_for_below_the_root_nearest_first(tmp_path):
+    for folder, content in {
+        "app/src": "",
+        "app/common": "1",
+        "lib/common": "2",
+        "lib/inner/deep": "3",
+    }.items():
+        (tmp_path / folder).mkdir(parents=True)
+        if content:
+            (tmp_path / folder / "value.h").write_text(f"#define VALUE {content}\n")
+    (tmp_path / "lib/outer.h").write_text("#include <deep/value.h>\n")
+    name, options = str(tmp_path / "app/src/k.cu"), (f"--root={tmp_path}",)
+    source = "#include <{}>\n" + KERNEL.replace("{", "{{").replace("}", "}}")
+    assert value(name, source.format("value.h"), options=options) == 1
+    assert value(name, source.format("inner/deep/value.h"), options=options) == 3
+    assert value(name, source.format("outer.h"), options=options) == 3
+    (tmp_path / "app/other").mkdir()
+    (tmp_path / "app/other/value.h").write_text("#define VALUE 4\n")
+    absent = headers.find_headers(source.format("value.h"), name, options).absent
+    assert absent == ("value.h",)  # two are as near
+
+
+def test_the_number_of_files_below_the_root_is_limited(tmp_path, monkeypatch):
+    (tmp_path / "a.h").write_text("")
+    monkeypatch.setattr(headers, "MAX_PROJECT_FILES", 0)
+    with pytest.raises(UsageError, match=r"--root .* has more than 0 files below it"):
+        headers.find_headers('#include "b.h"\n', str(tmp_path / "k.cu"), (f"--root={tmp_path}",))
+
+
+def test_headers_that_the_packages_lack_come_from_a_toolkit(tmp_path, monkeypatch, cache):
+    include = tmp_path / "toolkit/include"
+    include.mkdir(parents=True)
+    (include / "cuda_runtime.h").write_text("")
+    (include / "only_there.h").write_text('#include "value.h"\n')
+    (include / "value.h").write_text("#define VALUE 5\n")
+    (include / "cuda_fp16.h").write_text("#error of the toolkit\n")
+    (include / "iostream").write_text("#error of the toolkit\n")
+    monkeypatch.setattr(
+        headers.cuda_tools, "toolkit_folders", lambda: iter([tmp_path, include.parent])
+    )
+    source = f"#include <only_there.h>\n#include <cuda_fp16.h>\n#include <iostream>\n{KERNEL}"
+    assert value(tmp_path / "k.cu", source) == 5
+    assert headers.missing_packages() == ()
+    (include / "value.h").write_text("#define VALUE 6\n")
+    (include / "cuda_runtime.h").write_text("// of another release\n")
+    assert value(tmp_path / "k.cu", source) == 6
 
 
 @pytest.mark.parametrize(
