@@ -4,8 +4,8 @@ It extends Markdown by four elements:
 
 - A ```console block holds commands, one per line, each after `$ memlab`. On the page, the output of
   each command follows it.
-- An empty ```cuda block that names a file shows this file of docs/examples. The commands of every
-  lesson run in a copy of that folder.
+- An empty ```cuda or ```python block that names a file shows this file of docs/examples. The
+  commands of every lesson run in a copy of that folder.
 - A comment `<!-- figures … -->` names JSON documents, one per line: `naive = memlab analyze naive`.
   The command is run with `--json`.
 - A placeholder `{{ naive.flop / 1e9 | .2f }}` is a figure from such a document: an expression of
@@ -35,7 +35,7 @@ RECORDED = Path(__file__).parent / "results" / "h200-counters.csv"
 
 _FIGURES = re.compile(r"<!-- figures\n(.*?)-->\n+", re.DOTALL)
 _CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
-_SOURCE = re.compile(r"```cuda (\S+)\n```")
+_SOURCE = re.compile(r"```(cuda|python) (\S+)\n```")
 _PLACEHOLDER = re.compile(r"\{\{(.+?)\}\}", re.DOTALL)
 _OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -173,8 +173,8 @@ def render(
         return "```console\n" + "\n".join(commands_with_output) + "```"
 
     def source(block: re.Match[str]) -> str:
-        text = (EXAMPLES / block[1]).read_text(encoding="utf-8").strip("\n")
-        return f"```cuda\n{text}\n```"
+        text = (EXAMPLES / block[2]).read_text(encoding="utf-8").strip("\n")
+        return f"```{block[1]}\n{text}\n```"
 
     # Outputs and sources may contain braces, so the placeholders are replaced first.
     return _SOURCE.sub(source, _CONSOLE.sub(console, _PLACEHOLDER.sub(figure, lesson.text)))

@@ -49,6 +49,7 @@ def run(
     Examples:
         memlab.run("tiled", width=1024, tile=16)
         memlab.run("saxpy.cu:saxpy", grid=16, block=256, args=[2.0, x, memlab.inout(y), y.size])
+        memlab.run(add, grid=16, block=256, args=[x, y, memlab.out(x.size, "f4")])
 
     Args:
         kernel: The name of a catalog kernel (`memlab.kernels()` lists them), `FILE.cu:ENTRY` for a

@@ -29,13 +29,13 @@ MEASURED = re.compile(
     r"|sectors|requests|wavefronts|instructions|clocks))"
 )
 
-FILLED = re.compile(r"\{\{.+?\}\}|```console\n.+?```|```cuda \S+\n```", re.DOTALL)
+FILLED = re.compile(r"\{\{.+?\}\}|```console\n.+?```|```(?:cuda|python) \S+\n```", re.DOTALL)
 
 each_lesson = pytest.mark.parametrize("page", LESSONS, ids=lambda page: page.name)
 
 
 def test_there_are_lessons() -> None:
-    assert [each.name[:2] for each in LESSONS] == [f"{n:02}" for n in range(1, 16)]
+    assert [each.name[:2] for each in LESSONS] == [f"{n:02}" for n in range(1, 17)]
 
 
 @each_lesson
@@ -89,7 +89,7 @@ def test_the_page_is_made_from_its_lesson(page: Any) -> None:
         assert f"{lesson.PROMPT}{lesson.shlex.join(words)}\n" in made
     for between in re.split(FILLED, page.text):
         assert between in made
-    for name in re.findall(r"```cuda (\S+)\n```", page.text):
+    for name in re.findall(r"```(?:cuda|python) (\S+)\n```", page.text):
         assert (lesson.EXAMPLES / name).read_text(encoding="utf-8") in made
     for picture in re.findall(r"\]\((images/.+?)\)", made):
         assert (make.GALLERY / picture).is_file()

@@ -53,7 +53,7 @@ def init(
     from memlab.kernels.user import project, scaffold
 
     place = user_kernel.split_target(target)
-    if place is None:
+    if place is None or place[0].endswith(project.PYTHON_SUFFIX):
         raise UsageError(f"{target!r} is no file of CUDA C++: name one, as in saxpy.cu:saxpy")
     added_to = output.is_file() and not output.is_symlink() and not overwrite
     present = _existing_kernels(output) if added_to else {}

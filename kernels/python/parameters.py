@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,8 @@ class PythonSource:
     """The file of a Python function.
 
     Attributes:
-        path: Its path, or the name that Python gives to a cell of a notebook.
+        path: Its path, from the current folder on if it lies in it, or the name that Python gives
+            to a cell of a notebook.
         text: Its text; empty where Python does not know it.
         is_file: Whether there is such a file.
     """
@@ -34,8 +36,10 @@ class PythonSource:
 
 def source_of(code: CodeType) -> PythonSource:
     """The file of a function, or the cell of a notebook that defines it."""
-    path = code.co_filename
-    return PythonSource(path, "".join(linecache.getlines(path)), Path(path).is_file())
+    path, text = Path(code.co_filename), "".join(linecache.getlines(code.co_filename))
+    with suppress(ValueError, OSError):
+        path = path.resolve().relative_to(Path.cwd().resolve())
+    return PythonSource(str(path), text, path.is_file())
 
 
 def parsed_arguments(kernel: UserKernel, parameters: Sequence[str]) -> dict[str, Specification]:
@@ -76,7 +80,7 @@ def number_of(text: str) -> bool | int | float:
         return float(plain)
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """The message of a package's error, on one line."""
     text: Any = " ".join(str(error).split())
     return text or type(error).__name__

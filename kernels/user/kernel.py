@@ -30,7 +30,7 @@ MAX_BINARY_BYTES = 1 << 30
 """The longest file with machine code that is read; the largest libraries have about that."""
 
 _SOURCE_SUFFIX = re.compile(
-    r"\.(?:cu|cuh|cpp|cc|cxx|hpp|h|ptx|cubin|fatbin|o|a|so(?:\.\d+)*|exe|out)(?=:|$)"
+    r"\.(?:cu|cuh|cpp|cc|cxx|hpp|h|py|ptx|cubin|fatbin|o|a|so(?:\.\d+)*|exe|out)(?=:|$)"
 )
 _FOLDER_AND_NAME = re.compile(r"[^:]*/[^:/]+(?=:|$)")
 _DEFINE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:=(.*))?", re.DOTALL)

@@ -38,6 +38,9 @@ def schema_text() -> str:
     return resources.files(__package__).joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
 
 
+PYTHON_SUFFIX = ".py"
+
+
 @cache
 def schema() -> Mapping[str, Any]:
     """The JSON schema of `memlab.toml`."""
@@ -48,14 +51,21 @@ def schema() -> Mapping[str, Any]:
 def find_user_kernel(target: str) -> UserKernel | None:
     """Find the user kernel that a target names: `FILE.cu:ENTRY` or a name in `memlab.toml`.
 
+    A Python file, `FILE.py:NAME`, is run, and has to define a kernel of that name.
+
     Returns:
         The kernel, with the options from `memlab.toml` if it is named there; None if the target
         is neither.
 
     Raises:
-        UsageError: The `memlab.toml` of the current folder cannot be used.
+        UsageError: The `memlab.toml` of the current folder cannot be used, or the Python file has
+            no such kernel.
     """
     place = split_target(target)
+    if place and place[0].endswith(PYTHON_SUFFIX):
+        from memlab.kernels.python.files import find_kernel
+
+        return find_kernel(*place)
     return UserKernel(*place) if place else read_user_kernels().get(target)
 
 

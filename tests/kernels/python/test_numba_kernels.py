@@ -209,8 +209,9 @@ def test_arguments_are_laid_out_as_numba_lays_out_arrays() -> None:
     def three(a: Any, b: Any, n: Any) -> None:
         b[0, 0, 0] = a[0, 0] + n
 
-    kernel, _ = resolve_kernel(three, options)
-    launch = prepare_launch(kernel, {}, loader.load_datasheet("a100"))
+    a100 = loader.load_datasheet("a100")
+    kernel, _ = resolve_kernel(three, options, a100)
+    launch = prepare_launch(kernel, {}, a100)
     values: list[Any] = []
     for argument in launch.arguments:
         null = isinstance(argument, NullPointer)
@@ -278,8 +279,10 @@ def test_check_finds_a_stray_access_and_its_line() -> None:
 
 def test_the_architecture_is_that_of_the_device() -> None:
     for device, target in (("a100", "sm_80"), ("h200", "sm_90")):
-        kernel, _ = resolve_kernel(add, {"grid": 4, "block": 256, "args": [X, X, out(1000)]})
-        assert target in prepare_launch(kernel, {}, loader.load_datasheet(device)).ptx
+        options = {"grid": 4, "block": 256, "args": [X, X, out(1000)]}
+        properties = loader.load_datasheet(device)
+        kernel, _ = resolve_kernel(add, options, properties)
+        assert target in prepare_launch(kernel, {}, properties).ptx
 
 
 def test_signatures_take_arguments_that_fit() -> None:
@@ -355,7 +358,8 @@ def test_a_mistake_is_told_in_one_line(kernel: Any, options: Any, message: str) 
 def test_sweeps_keep_functions_in_this_process() -> None:
     with pytest.raises(memlab.UsageError, match="a function in memory"):
         memlab.sweep(add, grid=4, block=256, args=[X, X, out(9)], device="a100", workers=2)
-    kernel, _ = resolve_kernel(add, {"grid": 4, "block": 256, "args": [X, X, out(1000)]})
+    options = {"grid": 4, "block": 256, "args": [X, X, out(1000)]}
+    kernel, _ = resolve_kernel(add, options, loader.load_datasheet("a100"))
     job = PointJob(0, kernel, {}, "a100", RunOptions(0, None, None, None, False))
     # A function may use what no file tells: no point of it is another's.
     assert point_key(job, "a100") != point_key(job, "a100")
