@@ -176,10 +176,7 @@ def floor_quotient(dividend: Formula, divisor: Formula) -> Formula:
     if exact is not None and _is_integral(exact):
         return exact
     lowered = dividend - divisor + number(1)  # (n + b - 1) / b is n / b rounded up
-    raised = lowered.constant is None and (
-        divisor.constant != 1 and len(lowered.terms) < len(dividend.terms)
-    )
-    if raised:
+    if lowered.constant is None and len(lowered.terms) < len(dividend.terms):
         return ceil_quotient(lowered, divisor)
     return _atom("floor", dividend, divisor)
 

@@ -68,13 +68,12 @@ def member_cell(machine: Machine, node: Node) -> Cell | None:
     argument = node.child_by_field_name("argument")
     if text_of(argument) == "this" and machine.frame.this is not None:
         return machine.frame.this.member(name)
-    value = machine.evaluate(machine, argument)
-    owner: Cell | None = None
+    owner = cell_of(machine, argument)
+    value = machine.evaluate(machine, argument) if owner is None else owner.value
     if isinstance(value, Address | Pointer):
         owner = target(machine, value)
         value = owner.value if owner is not None else value
     if isinstance(value, Unresolved):
-        owner = owner or cell_of(machine, argument)
         if owner is None:
             return None
         kind = machine.resolve(owner.type)

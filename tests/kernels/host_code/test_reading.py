@@ -71,6 +71,16 @@ def test_a_program_that_demands_arguments_gets_some() -> None:
     assert launches(main(body)) == ["k n,1,1|32,1,1|0|Unresolved,Unresolved,n"]
 
 
+def test_with_arguments_the_optional_ones_may_be_there_too() -> None:
+    body = "int n = 64; if (argc < 2) return 1; if (argc > 2) n = 9; k<<<n, argc>>>(y, x, n);"
+    assert launches(main(body)) == ["k n,1,1|argc,1,1|0|Unresolved,Unresolved,n"]
+
+
+def test_what_an_explored_branch_does_is_taken_back() -> None:
+    body = "int n = 64; if (0) { n = 7; k<<<n, 1>>>(y, x, n); } k<<<n, 2>>>(y, x, n);"
+    assert [each[:10] for each in launches(main(body))] == ["k 7,1,1|1,", "k 64,1,1|2"]
+
+
 def test_branches_that_disagree_give_a_symbol() -> None:
     body = "int n = 512, m = 4; if (fast()) { n = 64; m = 8 / 2; } k<<<n, m>>>(y, x, n);"
     assert launches(main(body)) == ["k n,1,1|4,1,1|0|Unresolved,Unresolved,n"]
@@ -168,6 +178,8 @@ def test_conditions_of_the_preprocessor_and_headers() -> None:
         '#include "size.h"\n#ifndef N\n#define N 64\n#endif\n#if MODE == 2 && defined(N)\n'
         f"{KERNEL}#else\nbroken(\n#endif\nint main() {{ k<<<N, LANES>>>(0, 0, N); }}"
     )
+    chosen = "#if 1\n#define L 3\n#elif 1\n#define L 4\n#else\n#define L 5\n#endif\n"
+    assert launches(chosen + main("k<<<L, 1>>>(x, y, 0);"))[0].startswith("k 3,1,1|")
     headers = {"/p/size.h": "#pragma once\nconst int LANES = 32;\n#define MODE 2\n"}
     assert launches(code, headers) == ["k 64,1,1|32,1,1|0|Number,Number,64".replace("Number", "0")]
     assert launches(code, headers, N="7") == ["k 7,1,1|32,1,1|0|0,0,7"]
