@@ -299,6 +299,11 @@ def test_signatures_take_arguments_that_fit() -> None:
     np.testing.assert_array_equal(made.outputs["x"], 2 * X[:32])
     with pytest.raises(memlab.UsageError, match=r"compiled for .*float32.*, not for .*float64"):
         run(scale, 1, 32, memlab.inout(X[:32].astype("f8")), 2)
+    scale.overloads.clear()
+    by_columns = types.Array(types.float32, 1, "F")  # memlab passes arrays in C's order
+    scale.overloads[(by_columns, types.float32)] = SimpleNamespace(entry_point=object())
+    with pytest.raises(memlab.UsageError, match="compiled for"):
+        run(scale, 1, 32, memlab.inout(X[:32]), 2)
 
 
 @cuda.jit
