@@ -188,7 +188,8 @@ def run_nvcc(
                 f"folder of {unit.source_name} and those named: add -I {outside.parent}"
             )
             return UsageError(message)
-        log = _readable_log(log, folder, named, toolchain).replace(_SOURCE, unit.source_name)
+        log = log.replace(f"{_SOURCE_FOLDER}/{_SOURCE}", unit.source_name)
+        log = _readable_log(log, folder, named, toolchain)
         if failed:
             ptx_file = folder / "kernel.ptx"  # there if ptxas refuses it
             text = ptx_file.read_text() if ptx_file.is_file() else ""
@@ -358,10 +359,9 @@ def _readable_log(log: str, folder: Path, named: Mapping[str, str], toolchain: T
                 lines.append(line)
             continue
         # Where the preprocessor failed, no marker tells what it read.
-        if (
-            not _is_below((folder / message["file"]).resolve(), allowed)
-            and Path(message["file"]).exists()
-        ):
+        place = (folder / message["file"]).resolve()
+        may_show = _is_below(place, allowed) or not place.exists()
+        if not may_show:
             continue
         kind, text = message["kind"], message["text"]
         missing = _MISSING_FILE.fullmatch(text)

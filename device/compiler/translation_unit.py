@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 Architecture: TypeAlias = tuple[int, int]
 """A compute capability: major and minor."""
 
+_SPECIFIC = "--specific-arch="
+
 
 @dataclass(frozen=True)
 class TranslationUnit:
@@ -27,8 +29,9 @@ class TranslationUnit:
         defines: Preprocessor definitions, name to value.
         options: Further options of NVRTC, such as `--maxrregcount=32` or `-IDIR`. `-arch=sm_90a`
             replaces plain sm_90, for instructions that later GPUs do not have. `-G` (debug
-            information) replaces line information. `--root=DIR` is memlab's own: the folder below
-            which headers may be read and are looked for.
+            information) replaces line information. Two are memlab's own: `--root=DIR`, the folder
+            below which headers may be read and are looked for, and `--specific-arch=sm_90a`, which
+            counts on devices of that compute capability alone.
         name_expression: The C++ expression that names the function (`sgemm<32>`), by which NVRTC
             instantiates a template; empty for none.
         ptx: The PTX, where the kernel comes compiled; empty where `source` is compiled.
@@ -74,9 +77,12 @@ class TranslationUnit:
         if not any(option.startswith(("-std=", "--std=")) for option in self.options):
             defaults.insert(0, "-std=c++17")
         if not any(option.startswith("-arch=") for option in self.options):
-            defaults.insert(0, f"-arch=sm_{major}{minor}")
+            architecture = f"sm_{major}{minor}"
+            specific = (option.removeprefix(_SPECIFIC) for option in self.options)
+            fitting = (each for each in specific if each[:-1] == architecture)
+            defaults.insert(0, f"-arch={next(fitting, architecture)}")
         definitions = [f"-D{name}={value}" for name, value in self.defines.items()]
-        options = (option for option in self.options if not option.startswith("--root="))
+        options = (each for each in self.options if not each.startswith(("--root=", _SPECIFIC)))
         return [*defaults, *definitions, *options]
 
 

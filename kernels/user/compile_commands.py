@@ -8,6 +8,7 @@ headers below the one where it was looked for are taken from it.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -26,6 +27,8 @@ MAX_OPTION_FILE_BYTES = 1 << 20
 _FOLDER_FLAGS = ("-I", "--include-path", "-isystem", "--system-include")
 _DEFINE_FLAGS = ("-D", "--define-macro")
 _STANDARD_FLAGS = ("-std", "--std")
+_ARCHITECTURE_FLAGS = ("-arch", "--gpu-architecture", "-gencode", "--generate-code")
+_ARCHITECTURE = re.compile(r"\b(?:sm|compute)_(\d+[a-z]?)\b")
 _FILE_FLAGS = ("--options-file", "-optf")
 
 
@@ -37,11 +40,13 @@ class ProjectFlags:
         include: Folders of headers inside the project, absolute.
         defines: Preprocessor definitions, `NAME` or `NAME=VALUE`.
         std: The C++ standard, such as `c++17`; empty if none is given.
+        architectures: The architectures that it is compiled for, such as `sm_90a`.
     """
 
     include: tuple[str, ...] = ()
     defines: tuple[str, ...] = ()
     std: str = ""
+    architectures: tuple[str, ...] = ()
 
 
 def project_flags(source: str) -> ProjectFlags:
@@ -107,7 +112,8 @@ def _read_flags(words: Iterator[str], directory: Path, root: Path) -> ProjectFla
     include: dict[str, None] = {}
     defines: dict[str, None] = {}
     std = ""
-    known = (*_FOLDER_FLAGS, *_DEFINE_FLAGS, *_STANDARD_FLAGS)
+    architectures: dict[str, None] = {}
+    known = (*_FOLDER_FLAGS, *_DEFINE_FLAGS, *_STANDARD_FLAGS, *_ARCHITECTURE_FLAGS)
     for flag, value in _flags_with_values(list(words), known):
         if flag in _FOLDER_FLAGS:
             folder = (directory / value).resolve()
@@ -117,7 +123,9 @@ def _read_flags(words: Iterator[str], directory: Path, root: Path) -> ProjectFla
             defines[value] = None
         elif flag in _STANDARD_FLAGS:
             std = value.replace("gnu++", "c++")
-    return ProjectFlags(tuple(include), tuple(defines), std)
+        elif flag in _ARCHITECTURE_FLAGS:
+            architectures |= dict.fromkeys(f"sm_{each}" for each in _ARCHITECTURE.findall(value))
+    return ProjectFlags(tuple(include), tuple(defines), std, tuple(architectures))
 
 
 def _flags_with_values(words: Sequence[str], known: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -273,6 +273,7 @@ def compile_options(kernel: UserKernel) -> tuple[str, ...]:
         f"-I{Path(kernel.source).parent}",
         *(f"-I{folder}" for folder in (*kernel.include, *project.include)),
         *([f"--root={kernel.root}"] if kernel.root else []),
+        *(f"--specific-arch={each}" for each in project.architectures if each[-1].isalpha()),
         *(f"-D{text}" for text in defines),
         *([f"-std={std}"] if std else []),
         *([f"--maxrregcount={kernel.max_registers}"] if kernel.max_registers is not None else []),

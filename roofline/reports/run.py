@@ -200,7 +200,7 @@ def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
 
 def shown_options(code: Code) -> Iterable[str]:
     """The options of the compiler that change the code: all but the folders of headers."""
-    return (option for option in code.options if not option.startswith("-I"))
+    return (option for option in code.options if not option.startswith(("-I", "--root=")))
 
 
 def _shared_memory_text(static_bytes: int, dynamic_bytes: int) -> str:

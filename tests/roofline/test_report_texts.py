@@ -100,7 +100,13 @@ def report_lines(run: Run) -> list[str]:
 
 
 def test_a_report_tells_which_run_and_which_code_it_is_of(make_run: Callable[..., Run]) -> None:
-    options = ("-I/home/someone/project", "--use_fast_math", "-Iinclude", "--maxrregcount=32")
+    options = (
+        "-I/home/someone/project",
+        "--root=/home",
+        "--use_fast_math",
+        "-Iinclude",
+        "--maxrregcount=32",
+    )
     left_out = ("a.h", "GL/b.h")
     run = make_run(code=Code("k.cu", "", "", "NVRTC 13.5", options, left_out))
     identity = RunIdentity(

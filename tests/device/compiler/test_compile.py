@@ -247,6 +247,15 @@ def test_an_unknown_architecture_is_named_with_the_known_ones(asked, nearest):
     assert message.endswith(f"the nearest is {nearest}")
 
 
+@pytest.mark.parametrize(
+    ("architecture", "target"), [((9, 0), "sm_90a"), ((8, 0), "sm_80"), ((10, 0), "sm_100")]
+)
+def test_an_architecture_of_the_project_counts_on_its_own_devices(architecture, target):
+    options = ("--specific-arch=sm_90a", "--specific-arch=sm_120f")
+    unit = TranslationUnit(SCALE, "scale.cu", architecture, {"FACTOR": "2"}, options)
+    assert f".target {target}\n" in compiler.compile_unit(unit).ptx
+
+
 def test_every_architecture_compiles():
     for architecture in nvrtc.supported_architectures():
         ptx = compiler.compile_unit(

@@ -261,3 +261,17 @@ def test_whatever_a_file_holds_its_lines_stay_and_so_does_what_marks_device_code
     if code == source:  # in comments and texts nothing marks anything
         marks = re.compile(r"(?<!\w)__global__(?!\w)")
         assert len(marks.findall(left)) == len(marks.findall(source))
+
+
+def test_device_code_may_use_the_types_of_numbers_of_cublas_and_cufft():
+    source = """#include <cublasLt.h>
+#include <cublas_v2.h>
+#include <cufftXt.h>
+__global__ void k(__nv_bfloat16* b, __half* h, cufftComplex* c, cufftDoubleReal* d) {
+  *b = 1; *h = 2; *c = cuCmulf(*c, make_cuFloatComplex(0, 1)); *d = 3;
+}
+int main() { cublasLtHandle_t handle; cublasLtCreate(&handle); cufftHandle plan; }
+"""
+    output = compiler.compile_unit(TranslationUnit(source, "k.cu", HOPPER))
+    assert output.compiler.startswith("NVRTC")
+    assert "_Z1kP13__nv_bfloat16P6__halfP6float2Pd(" in output.ptx

@@ -17,6 +17,19 @@ from memlab.errors import DeviceError, UsageError
 
 HOPPER = (9, 0)
 
+
+def _is_usable():
+    try:
+        return nvcc.find_toolchain() is not None
+    except DeviceError:
+        return False
+
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("MEMLAB_NVCC") != "required" and not _is_usable(),
+    reason="there is no nvcc, or no compiler of the host",
+)
+
 KERNELS = """#define SIDE 4
 template <int N> __global__ void fill(float* out) { out[threadIdx.x] = N * FACTOR; }
 namespace space {
@@ -159,15 +172,17 @@ def test_the_users_text_never_reaches_a_shell(tmp_path):
         '#define NAME "{secret}"\n#include BOOST_LIKE',
     ],
 )
-def test_files_outside_the_named_folders_are_not_shown(line, tmp_path):
+@pytest.mark.parametrize("directive", ["", "#leaked directive\n"])  # refused by the preprocessor
+def test_files_outside_the_named_folders_are_not_shown(line, directive, tmp_path):
     project, secret = tmp_path / "project", tmp_path / "secret.h"
     project.mkdir()
-    secret.write_text("leaked words\n#leaked directive\n")
+    secret.write_text(f"leaked words\n{directive}")
     source = line.format(secret=secret).replace("BOOST_LIKE", "NAME")
     unit = TranslationUnit(f"{source}\n__global__ void k() {{}}", str(project / "k.cu"), HOPPER)
     with pytest.raises(UsageError) as caught:
         compiled_by_nvcc(unit, IncludedHeaders())
     assert "leaked" not in str(caught.value)
+    assert directive or "which lies outside the folder" in str(caught.value)
     (project / "own.h").write_text("leaked words\n")  # what may be read is shown
     source = line.format(secret=project / "own.h").replace("BOOST_LIKE", "NAME")
     unit = replace(unit, source=f"{source}\n__global__ void k() {{}}")
@@ -186,6 +201,7 @@ def test_headers_are_found_beside_the_file_and_named_as_the_user_does(tmp_path, 
     with pytest.raises(CompileError) as caught:
         compiled_by_nvcc(unit)
     assert 'src/beside.h(1): error: identifier "absent" is undefined' in caught.value.log
+    assert 'detected in the compilation of "src/k.cu"' in caught.value.log
     assert 'inc/named.h(1): error: identifier "gone" is undefined' in caught.value.log
     assert "memlab_" not in str(caught.value)
 

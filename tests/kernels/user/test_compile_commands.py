@@ -33,7 +33,8 @@ def test_the_flags_of_the_source_are_read(project, place):
     command = (
         "nvcc -forward-unknown-to-host-compiler -DTILE=16 -D NDEBUG '-DNAME=a b' -I../inc "
         f"-isystem={project}/src/beside -std=gnu++14 --options-file CMakeFiles/flags.rsp "
-        '"--generate-code=arch=compute_80,code=[sm_80]" -x cu -c ../src/k.cu -o k.o'
+        '"--generate-code=arch=compute_80,code=[sm_80]" -gencode arch=compute_90a,code=sm_90a '
+        "-x cu -c ../src/k.cu -o k.o"
     )
     (project / "build/CMakeFiles/flags.rsp").write_text("-DFROM_FILE -I ../src\n")
     write(project, command, place)
@@ -43,6 +44,7 @@ def test_the_flags_of_the_source_are_read(project, place):
     flags = project_flags(str(project / "src/k.cu"))
     defines = ("TILE=16", "NDEBUG", "NAME=a b", "FROM_FILE")
     assert flags.std == "c++14"
+    assert flags.architectures == ("sm_80", "sm_90a")
     assert flags.defines == (defines if place != "src" else defines[:-1])
     assert flags.include == (inside if place != "src" else inside[:1])
     write(project, command.split(), place)
@@ -59,13 +61,15 @@ def test_folders_outside_the_project_are_not_taken(project, tmp_path):
 
 
 def test_what_the_user_says_comes_first(project):
-    write(project, "nvcc -DTILE=16 -DSIDE=2 -I../inc -std=c++14")
+    write(project, "nvcc -DTILE=16 -DSIDE=2 -I../inc -std=c++14 -arch=sm_90a -gencode=code=sm_80")
     source = str(project / "src/k.cu")
     options = compile_options(UserKernel(source, defines=("TILE=8",), include=(str(project),)))
     assert "-DTILE=16" not in options
     assert "-DSIDE=2" in options
     assert options.index(f"-I{project}") < options.index(f"-I{project}/inc")
     assert "-std=c++14" in options
+    assert "--specific-arch=sm_90a" in options
+    assert not any("sm_80" in option for option in options)
     assert "-std=c++14" not in compile_options(UserKernel(source, std="c++20"))
 
 

@@ -1,0 +1,3 @@
+// Host code only, but for the types of numbers of cufft.h.
+#pragma once
+#include <cufft.h>
