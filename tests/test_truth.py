@@ -85,3 +85,12 @@ def test_an_h200_counted_as_many_instructions_of_each_pipe(name: str) -> None:
     for pipe in ("alu", "fma", "xu"):
         key = f"instructions_{pipe}"
         assert found[key] == pytest.approx(counted[key], rel=1e-3), pipe
+
+
+@pytest.mark.parametrize("name", ["hash-straight", "counts-of-bits", "half2-polynomial"])
+def test_an_h200_counted_as_many_operations(name: str) -> None:
+    case = next(case for case in WRITTEN if case.name == name)
+    found, counted = modelled(case).counters, measured_launches()[name].counters
+    assert found["iop"] == pytest.approx(counted["iop"], rel=1e-3)
+    # The move of a constant by HADD2 is among the hardware's.
+    assert found["flop_16_bit"] == pytest.approx(counted["flop_16_bit"], rel=0.02)
