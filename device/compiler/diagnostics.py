@@ -162,7 +162,10 @@ def _errors_first(log: str, source_name: str) -> str:
     errors = [each for each in messages if not _WARNING.match(each[0])]
     if not any(_ERROR.match(each[0]) for each in errors):
         return log
-    errors.sort(key=lambda each: not each[0].startswith(f"{source_name}("))
+    # A parameter of an unknown type makes a kernel look like a variable of type void.
+    errors.sort(
+        key=lambda each: (not each[0].startswith(f"{source_name}("), 'type "void"' in each[0])
+    )
     return "\n".join(line for each in errors for line in each).strip()
 
 

@@ -1,1 +1,3 @@
-// Host code only: device code must not use this header.
+// Host code only, but for the types that it brings: device code may use these.
+#pragma once
+#include <stdint.h>

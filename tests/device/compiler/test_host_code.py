@@ -263,10 +263,12 @@ def test_whatever_a_file_holds_its_lines_stay_and_so_does_what_marks_device_code
         assert len(marks.findall(left)) == len(marks.findall(source))
 
 
-def test_device_code_may_use_the_types_of_numbers_of_cublas_and_cufft():
+def test_device_code_may_use_the_types_of_numbers_that_host_headers_bring():
     source = """#include <cublasLt.h>
 #include <cublas_v2.h>
 #include <cufftXt.h>
+#include <helper_cuda.h>
+__device__ uint32_t few;
 __global__ void k(__nv_bfloat16* b, __half* h, cufftComplex* c, cufftDoubleReal* d) {
   *b = 1; *h = 2; *c = cuCmulf(*c, make_cuFloatComplex(0, 1)); *d = 3;
 }
