@@ -52,7 +52,7 @@ MAX_PASSES = 64
 MAX_LOOP_STEPS = 4000
 """The nodes that are evaluated in a loop before it counts as a long one."""
 MAX_LONG_PASSES = 4
-"""The most passes of a long loop."""
+"""The most passes of a long loop; of one three times as long, one pass."""
 
 
 def execute(machine: Machine, node: Node) -> None:
@@ -312,7 +312,8 @@ def _passes(
             if update is not None:
                 machine.evaluate(machine, update)
             steps = machine.steps - start
-            is_long = steps > MAX_LOOP_STEPS and number_of_pass + 1 >= MAX_LONG_PASSES
+            passes = 1 if steps > 3 * MAX_LOOP_STEPS else MAX_LONG_PASSES
+            is_long = steps > MAX_LOOP_STEPS and number_of_pass + 1 >= passes
             if truth is None or is_long:
                 break
     finally:

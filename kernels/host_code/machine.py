@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from memlab.kernels.host_code.program import Program
 
-MAX_STEPS = 200_000
+MAX_STEPS = 100_000
 """The most nodes that are evaluated: a second's work."""
 MAX_DEPTH = 24
 """The most calls inside each other."""
