@@ -242,6 +242,7 @@ class Launch:
         ptx: The PTX, where the kernel comes compiled; empty where `source` is compiled. `source` is
             then what its lines refer to, which may be the PTX itself.
         cubin: The machine code that came with it, for the device's architecture; empty for none.
+        cubin_compiler: Who made that machine code, with the version; empty if unknown.
         given: The arguments as the user gave them, where a front end makes more parameters of them;
             empty where they are `arguments`.
     """
@@ -269,6 +270,7 @@ class Launch:
     tolerances: Mapping[str, float] = field(default_factory=dict)
     ptx: str = ""
     cubin: bytes = b""
+    cubin_compiler: str = ""
     given: tuple[Argument, ...] = ()
 
     @property

@@ -42,7 +42,7 @@ def assemble(unit: TranslationUnit) -> CompilerOutput:
     """
     check_target(unit)
     if unit.cubin:
-        return CompilerOutput(unit.ptx, unit.cubin, "", "")
+        return CompilerOutput(unit.ptx, unit.cubin, "", "", unit.cubin_compiler)
     tool = find_cuda_tool("ptxas")
     if tool is None:
         return CompilerOutput(unit.ptx, b"", _NO_PTXAS, "")

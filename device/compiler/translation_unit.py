@@ -36,6 +36,7 @@ class TranslationUnit:
             instantiates a template; empty for none.
         ptx: The PTX, where the kernel comes compiled; empty where `source` is compiled.
         cubin: The machine code that came with it; empty for none.
+        cubin_compiler: Who made that machine code, with the version; empty if unknown.
     """
 
     source: str
@@ -46,6 +47,7 @@ class TranslationUnit:
     name_expression: str = ""
     ptx: str = ""
     cubin: bytes = b""
+    cubin_compiler: str = ""
 
     @classmethod
     def of(cls, launch: Launch, architecture: Architecture) -> TranslationUnit:
@@ -59,6 +61,7 @@ class TranslationUnit:
             launch.name_expression,
             launch.ptx,
             launch.cubin,
+            launch.cubin_compiler,
         )
 
     @property

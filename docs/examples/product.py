@@ -1,4 +1,4 @@
-"""The reference of product.cu and product_numba.py."""
+"""The reference of product.cu, product_numba.py and product_triton.py."""
 
 import numpy as np
 

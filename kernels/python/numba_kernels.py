@@ -3,6 +3,9 @@
 Numba passes an array as seven or more parameters: the object that manages its memory and its
 parent (both null on a GPU), the number of elements, the bytes of one, the pointer, then the extent
 and the stride in bytes of each dimension (`numba.cuda.np.arrayobj`, the structure `array`).
+
+NVVM compiles without link-time optimization (LTO), whose output is no PTX, so the machine code may
+differ from that of Numba's own default on a GPU.
 """
 
 from __future__ import annotations

@@ -236,6 +236,7 @@ def adapted(kernel: UserKernel, architecture: tuple[int, int]) -> UserKernel:
             source.path,
             parameters,
             compiled.asm["cubin"],
+            f"Triton {sys.modules['triton'].__version__}",
         ),
         layout=ArgumentLayout(passed, given),
     )

@@ -33,6 +33,7 @@ class CompiledSource:
             and types; None for what the PTX tells.
         cubin: The machine code that the front end made, for the device's architecture; empty for
             ptxas to make it.
+        cubin_compiler: Who made that machine code, with the version; empty if unknown.
     """
 
     ptx: str
@@ -41,6 +42,7 @@ class CompiledSource:
     source_name: str = ""
     parameters: tuple[KernelParameter, ...] | None = None
     cubin: bytes = b""
+    cubin_compiler: str = ""
 
 
 def is_compiled_file(path: str) -> bool:

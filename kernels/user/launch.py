@@ -107,6 +107,7 @@ def make_user_launch(
         constants=constants,
         ptx=compiled.ptx if compiled else "",
         cubin=compiled.cubin if compiled else b"",
+        cubin_compiler=compiled.cubin_compiler if compiled else "",
         given=_given_arguments(kernel, arguments),
     )
     check_memory(launch, limits)

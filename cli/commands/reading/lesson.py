@@ -96,14 +96,23 @@ def _prepared_folder(lesson: "Lesson", folder: Path | None) -> Path:
 
 def _run_lesson(lesson: "Lesson", folder: Path, answers: bool) -> int:
     """Show a lesson and run its commands; return the exit code."""
-    from memlab.roofline.reports.lesson import text_layout
+    from memlab.lessons.packages import reason_to_leave_out
+    from memlab.roofline.reports.lesson import command_layout, text_layout
     from memlab.roofline.reports.parts import console
 
     asks = sys.stdin.isatty() and sys.stdout.isatty()
     output = console()
+    left_out: list[Command] = []
     for part in lesson.parts(answers):
         if isinstance(part, str):
             output.print(text_layout(part))
+            continue
+        if reason := reason_to_leave_out(part, folder, left_out):
+            left_out.append(part)
+            output.print(command_layout(part), crop=False)
+            sys.stdout.flush()
+            print_message(f"left out: {reason}")
+            output.print()
             continue
         if not _announce(part, output, asks):
             break

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 import triton_examples as examples
+from paths import REPOSITORY
 from triton.runtime.driver import driver
 
 import memlab
@@ -17,6 +19,7 @@ from memlab.device.emulator.ptx.parser import PtxError
 
 RANDOM = np.random.default_rng(0)
 N = 40_000
+EXAMPLES = REPOSITORY / "docs" / "examples"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -247,6 +250,30 @@ def test_counters_and_findings_name_the_lines_of_the_python_file() -> None:
     assert finding.kind == "out of bounds"
     assert finding.at.text.strip() == "total = tl.load(x + at) + tl.load(y + at)"
     assert finding.element.startswith("x[1000]")
+
+
+def test_the_compiler_of_a_run_is_triton() -> None:
+    run = memlab.run(examples.add, **added(64))
+
+    assert run.measurement.code.compiler == f"Triton {version('triton')}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tile", [16, 64])
+def test_the_product_of_the_lesson_is_right(tile: int) -> None:
+    a, b = normal(128, 128), normal(128, 128)
+
+    run = memlab.run(
+        f"{EXAMPLES}/product_triton.py:tiled",
+        args=[a, b, memlab.out(a.shape, "f4"), 128],
+        grid=(128 // tile, 128 // tile),
+        defines={"TILE": tile, "DEPTH": 16},
+        expect={"c": a.astype("f8") @ b},
+        device="h200",
+    )
+
+    found = run.measurement.verification
+    assert (found.status, found.checked) == ("passed", 128 * 128), found.worst
 
 
 def test_other_functions_take_triton_kernels() -> None:

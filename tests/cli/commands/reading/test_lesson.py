@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from memlab.cli.app import main
+from memlab.lessons import packages
 from memlab.lessons.lesson import all_lessons, find_lesson
 
 MEMLAB = [sys.executable, "-m", "memlab"]
@@ -105,6 +106,30 @@ def test_a_command_that_fails_ends_the_lesson(
     assert f"{find_lesson(2).commands[0].line} gave the exit code 3" in err
 
 
+def test_what_needs_a_missing_package_is_left_out(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = []
+
+    def run(words: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        ran.append(tuple(words[4:]))
+        return subprocess.CompletedProcess(words, 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(packages, "find_spec", lambda name: None if name == "triton" else True)
+    new = folder.parent / "new"
+    assert main(["lesson", "16", "--run", "--folder", str(new)]) == 0
+
+    commands = [each.words for each in find_lesson(16).commands]
+    missing = [words for words in commands if "product_triton.py:tiled" in words]
+    assert missing
+    assert ran == [words for words in commands if words not in missing]
+    out, err = capfd.readouterr()
+    assert all(f"$ {each.line}\n" in out for each in find_lesson(16).commands)
+    advice = "memlab: left out: product_triton.py needs triton: pip install 'memlab[triton]'"
+    assert err.splitlines()[:-1] == [advice] * len(missing)
+
+
 def test_in_a_terminal_each_command_waits(folder: Path) -> None:
     terminal, side = pty.openpty()
     with subprocess.Popen(
@@ -147,7 +172,7 @@ def test_a_shell_has_the_files_store_and_device_of_the_lesson(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("lesson 99", "there is no lesson '99': give a number from 1 to 15"),
+        ("lesson 99", "there is no lesson '99': give a number from 1 to 16"),
         ("lesson --run", "which lesson? for example 'memlab lesson 4 --run'"),
         ("lesson 4 --run --shell", "choose one"),
         ("lesson 4 --folder new", "--folder goes with --run or --shell"),
