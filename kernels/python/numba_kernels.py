@@ -40,6 +40,8 @@ INSTALL_ADVICE = "pip install 'memlab[numba]'"
 _WORD_BYTES = 8
 _SHORT_DTYPES = {name: short for short, name in NUMPY_DTYPES.items()} | {"boolean": "bool"}
 _FLAGS_OF_NVRTC = ("include", "std", "ftz", "prec_div", "prec_sqrt", "fmad")
+_MISSING_LIBRARY = ("DynamicLibNotFoundError", "NvvmSupportError")
+"""The errors of cuda-pathfinder and Numba where there is no NVVM."""
 _PLACE = re.compile(r'File "[^"]*", line (\d+)|\((\d+)\)$', re.M)
 _ENTRY = re.compile(r"^\s*\.visible\s+\.entry\s+([\w$]+)", re.M)
 _DECLARED = re.compile(r"^\.extern\s+\.func\b[^;{]*?([\w$]+)\s*(?:\([^;{]*)?;\n?", re.M)
@@ -90,6 +92,7 @@ def adapted(kernel: UserKernel, architecture: tuple[int, int]) -> UserKernel:
             raise UsageError(
                 f"{kernel.entry} is compiled by Numba, which has no option {option}: leave it out"
             )
+    _require_numba_cuda()
     dispatcher = kernel.code
     function = _with_constants(dispatcher.py_func, kernel)
     given = parsed_arguments(kernel, list(inspect.signature(function).parameters))
@@ -121,6 +124,21 @@ def adapted(kernel: UserKernel, architecture: tuple[int, int]) -> UserKernel:
         ),
         layout=ArgumentLayout(tuple(part.argument for part in layout), tuple(given)),
     )
+
+
+def _require_numba_cuda() -> None:
+    """Refuse the `numba.cuda` that old versions of Numba bring, which compiles otherwise.
+
+    Raises:
+        UsageError: It is not that of the package numba-cuda.
+    """
+    from numba import cuda
+
+    if not hasattr(cuda, "compile_all"):
+        raise UsageError(
+            "this numba.cuda is Numba's own or an old one, and memlab needs that of the package "
+            f"numba-cuda: {INSTALL_ADVICE}"
+        )
 
 
 @dataclass(frozen=True)
@@ -312,9 +330,9 @@ def _compile(
                 output="ptx",
                 **({} if bounds is None else {"launch_bounds": bounds}),
             )
-    except ImportError as error:
-        raise UsageError(f"Numba is not whole ({one_line(error)}): {INSTALL_ADVICE}") from None
     except Exception as error:  # its own errors, and those of the function's constants
+        if isinstance(error, ImportError) or type(error).__name__ in _MISSING_LIBRARY:
+            raise UsageError(f"Numba is not whole ({one_line(error)}): {INSTALL_ADVICE}") from None
         if "driver library" in str(error):  # `cuda.core`, which compiles CUDA C++ for Numba
             raise UsageError(
                 f"{kernel.entry} uses what Numba writes in CUDA C++, such as float16, "

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpu_runs import check_counters, run_on_gpu
 
 import memlab
 from memlab.device.datasheets import loader
@@ -189,6 +190,15 @@ def test_results_are_those_of_numpy(case: str) -> None:
     assert made.measurement.verification.unverified == ""
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", CASES)
+def test_a_gpu_computes_and_counts_the_same(case: str) -> None:
+    kernel, grid, block, args, reference, options = CASES[case]
+    launch = {"grid": grid, "block": block, "args": args, "reference": reference, **options}
+    made = run_on_gpu(kernel, **launch)
+    check_counters(made, kernel, **launch)
+
+
 def test_counters_are_those_of_lines_of_the_python_file() -> None:
     made = run(add, 4, 256, X, X, out(1000)).measurement
     line = add.py_func.__code__.co_firstlineno + 4
@@ -237,6 +247,26 @@ def test_defines_replace_what_a_closure_holds() -> None:
 
     outputs = run(made(4), 1, 1, memlab.inout(np.zeros(8, "i4")), defines={"size": 6}).outputs
     np.testing.assert_array_equal(outputs["x"], [6, 6, 6, 6, 6, 6, 0, 0])
+
+
+def test_the_numba_cuda_of_old_versions_of_numba_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(cuda, "compile_all")
+    with pytest.raises(memlab.UsageError, match=r"package numba-cuda: pip install 'memlab\[numba"):
+        run(add, 4, 256, X, X, out(1000))
+
+
+def test_without_nvvm_the_message_says_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    pathfinder = pytest.importorskip("cuda.pathfinder")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise pathfinder.DynamicLibNotFoundError("libnvvm.so\n is not found")
+
+    monkeypatch.setattr(cuda, "compile_all", refuse)
+    with pytest.raises(memlab.UsageError, match=r"not whole \(libnvvm.*memlab\[numba") as caught:
+        run(add, 4, 256, X, X, out(1000))
+    assert "\n" not in str(caught.value)
 
 
 def test_a_kernel_with_its_grid_is_a_launch() -> None:
