@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def launch(n: int, sum_up: int) -> Run:
+def launch(n: int, sum_up: int, device: str | int = "a100") -> Run:
     arrays = [np.arange(n, dtype="f4"), memlab.inout(np.ones(n, "f4")), memlab.out(2, "i4")]
     return memlab.run(
         "axpy.cu:axpy",
@@ -39,7 +39,7 @@ def launch(n: int, sum_up: int) -> Run:
         block=256,
         args=[2.0, *arrays, n],
         defines={"SUM": sum_up},
-        device="a100",
+        device=device,
     )
 
 
@@ -68,6 +68,42 @@ def test_a_sample_of_the_blocks_masks_what_it_did_not_write() -> None:
 def test_sums_of_a_sample_are_refused() -> None:
     with pytest.raises(memlab.UsageError, match="atomics, and not all of them ran"):
         launch(MANY, sum_up=1).outputs["sum"]
+
+
+@pytest.mark.gpu
+def test_a_gpu_writes_all_outputs_also_where_a_sample_is_emulated() -> None:
+    run = launch(MANY, sum_up=1, device=0)
+    assert run.measurement.coverage.blocks_emulated < MANY // 256
+    expected = 2 * np.arange(MANY, dtype="f4") + 1
+    expected[-1] = 1
+    np.testing.assert_array_equal(run.outputs["y"], expected, strict=True)
+    assert not np.ma.isMaskedArray(run.outputs["y"])
+    assert run.outputs["sum"].tolist() == [7, MANY - 2]  # added to -1, which a new array holds
+    assert list(run.outputs) == ["y", "sum"]
+
+
+COPY = """\
+#include <cuda_fp16.h>
+template <class T> __global__ void copy(const T *x, T *y) { y[threadIdx.x] = x[threadIdx.x]; }
+"""
+TYPES = {
+    "int8": "signed char",
+    "uint16": "unsigned short",
+    "int64": "long long",
+    "float16": "__half",
+    "float64": "double",
+    "bool": "bool",
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_gpu_gives_back_each_type_in_its_shape(dtype: str) -> None:
+    values = (np.arange(-48, 48) % 97).astype(dtype).reshape(8, 12)
+    copy = memlab.source(COPY, f"copy<{TYPES[dtype]}>")
+    given = [values, memlab.out((8, 12), dtype)]
+    run = memlab.run(copy, grid=1, block=96, args=given, device=0, samples=5)
+    np.testing.assert_array_equal(run.outputs["y"], values, strict=True)
 
 
 def test_an_unknown_output_is_refused_with_the_known_ones() -> None:

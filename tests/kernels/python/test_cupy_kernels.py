@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpu_runs import check_counters, run_on_gpu
 
 import memlab
 
@@ -119,3 +120,45 @@ def test_what_cannot_be_launched_is_told_in_one_line(kernel: Any, message: str) 
     with pytest.raises(memlab.UsageError, match=message) as caught:
         memlab.run(kernel, args=[X, X], **LAUNCH)
     assert "\n" not in str(caught.value)
+
+
+RAW = cupy.RawKernel(SAXPY, "saxpy", options=("-DSCALE=3", "--std=c++17"))
+ON_GPU: dict[str, tuple[Any, dict[str, Any]]] = {
+    "raw": (
+        RAW,
+        {
+            "grid": 4,
+            "block": 256,
+            "args": [2.0, X, memlab.out(1000, "f4"), 1000],
+            "expect": {"y": 6 * X.astype("f8")},
+        },
+    ),
+    "module": (
+        memlab.source(
+            cupy.RawModule(code=TEMPLATE, name_expressions=["fill<float>"]), "fill<float>"
+        ),
+        {"grid": 1, "block": 32, "args": [memlab.out(32, "f4")], "expect": {"x": np.full(32, 2.5)}},
+    ),
+    "elementwise": (
+        SCALED,
+        {
+            "args": [GRID, 1.5, OFFSETS],
+            "expect": {"z": 3 * GRID.astype("f8") + np.resize(OFFSETS, GRID.shape)},
+        },
+    ),
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ON_GPU)
+def test_a_gpu_computes_and_counts_the_same(name: str) -> None:
+    kernel, launch = ON_GPU[name]
+    run = run_on_gpu(kernel, **launch)
+    check_counters(run, kernel, **launch)
+
+
+@pytest.mark.gpu
+def test_cupy_launches_the_same_and_computes_the_same() -> None:
+    run = run_on_gpu(SCALED, **ON_GPU["elementwise"][1])
+    own = SCALED(cupy.asarray(GRID), 1.5, cupy.asarray(OFFSETS))
+    np.testing.assert_array_equal(run.outputs["z"], own.get())

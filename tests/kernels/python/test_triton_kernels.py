@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import triton_examples as examples
+from gpu_runs import check_counters, run_on_gpu
 from paths import REPOSITORY
 from triton.runtime.driver import driver
 
@@ -138,6 +139,29 @@ def test_kernels_of_the_tutorials_are_right_and_have_no_findings(name: str) -> N
     found = run.measurement.verification
     assert (found.status, found.checked) == ("passed", found.total), found.worst
     assert report.findings == ()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_kernels_of_the_tutorials_are_right_on_a_gpu(name: str) -> None:
+    kernel, launch = TUTORIALS[name]()
+    launch = {"arch": "sm80", **launch}  # a later one may have instructions that are not emulated
+
+    run = run_on_gpu(kernel, **launch)
+
+    check_counters(run, kernel, **launch)
+
+
+@pytest.mark.gpu
+def test_products_of_warp_groups_run_on_a_gpu_without_counters() -> None:
+    kernel, launch = the_matmul(np.float16, 1e-3)
+
+    run = run_on_gpu(kernel, **launch)
+
+    if run.measurement.device.compute_capability != (9, 0):
+        pytest.skip("only GPUs of compute capability 9.0 have wgmma")
+    assert "wgmma" in run.measurement.coverage.not_counted
+    np.testing.assert_allclose(run.outputs["c"], launch["expect"]["c"], rtol=2e-2, atol=1e-2)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from gpu_runs import run_on_gpu
 from numpy.typing import NDArray
 
 import memlab
@@ -88,3 +89,31 @@ def test_numbers_of_numpy_keep_their_type() -> None:
     for value, short in ((np.float32(2), "f32"), (np.uint8(3), "u8"), (number, "bf16"), (2, "")):
         converted: Any = convert_argument(value)
         assert (converted.dtype, converted.numpy_dtype) == ("", short)
+
+
+AXPY = memlab.source(
+    "#include <cuda_bf16.h>\n"
+    "__global__ void axpy(float a, const float *x, __nv_bfloat16 *y) {\n"
+    "  int i = threadIdx.x;\n"
+    "  y[i] = __float2bfloat16(a * x[i] + __bfloat162float(y[i]));\n"
+    "}\n"
+)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("package", ["cupy", "torch", "numba.cuda", "jax.numpy"])
+def test_arrays_that_lie_on_a_gpu_are_copied(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX else takes most memory
+    module = pytest.importorskip(package)
+    wide = np.arange(64, dtype=np.float32)
+    if package == "torch":
+        x = module.tensor(wide, device="cuda", requires_grad=True)[::2]
+        y: Any = module.ones(32, dtype=module.bfloat16, device="cuda")
+    else:
+        convert = module.to_device if package == "numba.cuda" else module.asarray
+        x, y = convert(wide)[::2], np.ones(32, ml_dtypes.bfloat16)
+    given = [2.0, x, memlab.inout(y)]
+    expected = 2 * wide[::2] + 1  # whole numbers up to 125, which bfloat16 has
+    run = run_on_gpu(AXPY, grid=1, block=32, args=given, expect={"y": expected})
+    assert run.outputs["y"].dtype == ml_dtypes.bfloat16
+    np.testing.assert_array_equal(run.outputs["y"].astype("f4"), expected)
