@@ -229,6 +229,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.delenv(name, raising=False)
         patch.setenv("HOME", str(folder / "home"))  # where nothing belongs
         (folder / "home").mkdir()
+        (folder / "temporary").mkdir()
+        patch.setattr("tempfile.tempdir", str(folder / "temporary"))
         patch.setenv("MEMLAB_DEVICE", "h200")
         patch.setenv("MEMLAB_STORE", str(folder / "work" / "runs.sqlite3"))
         patch.setenv("MPLCONFIGDIR", str(folder / "cache"))
@@ -292,6 +294,7 @@ def check(home: Path, words: list[str]) -> None:
     if "--json" in words and out and not {"--help", "-h"} & set(words):
         json.loads(out)
     assert not any("os.system" in command or "/bin/sh" in command for command in watch.started)
+    assert not list((home / "temporary").iterdir())
     assert not outside(watch.written, home, Path(os.environ["MEMLAB_CACHE"]), Path("/dev"))
     assert children() == before
 
