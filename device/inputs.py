@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device import structure_arrays
+from memlab.device.structure_arrays import array_type, element_type
 from memlab.errors import UsageError
 from memlab.kernels.launch import (
     Arange,
@@ -19,6 +21,7 @@ from memlab.kernels.launch import (
     Fill,
     InMemoryArray,
     Launch,
+    MemberFills,
     NpyFile,
     NullPointer,
     Scalar,
@@ -54,9 +57,9 @@ def make_inputs(
     for number, item in enumerate(launch.inputs):
         array = (into or {}).get(item.name)
         if array is None:
-            array = np.empty(item.shape, element_type(item.dtype))
+            array = np.zeros(item.shape, array_type(item))  # with the padding of structures
         arrays[item.name] = array
-        fills.append((array, item.fill, np.random.default_rng([seed, number])))
+        fills.append((array, item.fill, np.random.default_rng([seed, number]), item.name))
     if max((array.size for array in arrays.values()), default=0) < _LARGE_ELEMENTS:
         for fill in fills:
             _fill_array(*fill)
@@ -125,13 +128,6 @@ def pack_arguments(arguments: Sequence[Argument], addresses: Mapping[str, int]) 
     return packed
 
 
-def element_type(name: str) -> np.dtype[Any]:
-    """The NumPy type of a name, including `bfloat16`."""
-    if name == "bfloat16":
-        import ml_dtypes  # noqa: F401 (registers it)
-    return np.dtype(name)
-
-
 def load_array(path: str, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
     """Read an array from a file in NumPy's format.
 
@@ -155,19 +151,53 @@ def load_array(path: str, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
     return array.view(wanted).reshape(shape)
 
 
-def _fill_array(array: NDArray[Any], fill: Fill | None, generator: np.random.Generator) -> None:
-    """Fill an array in place."""
+def _fill_array(
+    array: NDArray[Any], fill: Fill | None, generator: np.random.Generator, name: str
+) -> None:
+    """Fill an array in place; messages give its name."""
     match fill:
         case SingleValue(value):
             array[...] = value
         case Arange():
             array[...] = np.arange(array.size).reshape(array.shape).astype(array.dtype)
+        case NpyFile(path) if array.dtype.names:
+            values = array_files.open_array(path)
+            if values.size != array.size:
+                raise UsageError(
+                    f"{path} holds {values.size} elements, and {array.size} structures are needed: "
+                    "give as many, or declare what it holds"
+                )
+            _fill_structures(array, values, path)
         case NpyFile(path):
             array[...] = load_array(path, array.shape, array.dtype.name)
+        case InMemoryArray(values) if array.dtype.names:
+            _fill_structures(array, values, f"the array for {name}")
         case InMemoryArray(values):
             array[...] = values
+        case _ if array.dtype.names:
+            parts = list(structure_arrays.numbers_of(array))
+            fills = fill.fills if isinstance(fill, MemberFills) else (None,) * len(parts)
+            for part, each in zip(parts, fills, strict=True):
+                numbers = np.empty(part.shape, part.dtype)  # without gaps between them
+                _fill_array(numbers, each, generator, name)
+                part[...] = numbers
         case Uniform() | None:
             _fill_random(array, fill, generator)
+
+
+def _fill_structures(array: NDArray[Any], values: NDArray[Any], origin: str) -> None:
+    """Fill an array of structures with those of another layout.
+
+    Raises:
+        UsageError: Their numbers are others; `origin` begins the message.
+    """
+    wanted = structure_arrays.mismatch(values.dtype, array.dtype)
+    if wanted:
+        raise UsageError(
+            f"{origin} holds {structure_arrays.type_text(values.dtype)}, and {wanted} are needed, "
+            "in this order: give a NumPy array of such a structured type"
+        )
+    structure_arrays.copy_structures(array, values.reshape(array.shape))
 
 
 def _fill_random(array: NDArray[Any], fill: Uniform | None, generator: np.random.Generator) -> None:
@@ -201,9 +231,22 @@ def _fill_random(array: NDArray[Any], fill: Uniform | None, generator: np.random
 def count_unwritten(output: NDArray[Any]) -> int:
     """Count the elements of an output that still hold the poison.
 
-    Integer outputs count as written, since all bits set is an ordinary value: -1.
+    Integer outputs count as written, since all bits set is an ordinary value: -1. A structure
+    counts if one of its numbers does.
     """
+    if output.dtype.names:
+        flat = output.reshape(-1)
+        missing = np.zeros(flat.size, np.bool_)
+        for numbers in structure_arrays.numbers_of(flat):
+            missing |= _holds_poison(numbers).reshape(flat.size, -1).any(axis=1)
+        return int(np.count_nonzero(missing))
+    return int(np.count_nonzero(_holds_poison(output.reshape(-1))))
+
+
+def _holds_poison(output: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which numbers still hold the poison; never integers."""
     if output.dtype.kind in "iub":
-        return 0
-    raw = np.ascontiguousarray(output).reshape(-1).view(f"u{output.dtype.itemsize}")
-    return int(np.count_nonzero(raw == np.iinfo(raw.dtype).max))
+        return np.zeros(output.shape, np.bool_)
+    raw = np.ascontiguousarray(output).view(f"u{output.dtype.itemsize}")
+    poisoned: NDArray[np.bool_] = raw == np.iinfo(raw.dtype).max
+    return poisoned

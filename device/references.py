@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.inputs import POISON_BYTE, element_type, load_array
+from memlab.device import structure_arrays
+from memlab.device.inputs import POISON_BYTE, load_array
+from memlab.device.structure_arrays import array_type, element_type
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.launch import (
     Argument,
@@ -112,6 +114,8 @@ def _file_reference(path: str, output: Buffer) -> NDArray[Any]:
     # Files have no name for bfloat16: NumPy writes it as two raw bytes.
     if values.dtype == np.dtype("V2") and output.dtype == "bfloat16":
         values = values.view(element_type(output.dtype))
+    elif output.structure is not None:
+        _check_structures(values, output, f"{path} holds")
     elif values.dtype.kind not in "fiub":
         raise UsageError(
             f"{path} holds {values.dtype}, and the expected {output.name} must be real numbers: "
@@ -146,6 +150,9 @@ def _flat_reference(value: Any, output: Buffer, origin: str) -> NDArray[Any]:
     values: NDArray[Any] | None
     try:
         array = np.asarray(value)
+        if output.structure is not None:
+            _check_structures(array, output, origin)
+            return _flat_of_shape(array, output, origin)
         if array.dtype.kind == "O":  # for example Python integers of up to 64 bits
             array = np.array(array.tolist())
         real = array if array.dtype.kind != "c" else None
@@ -155,6 +162,29 @@ def _flat_reference(value: Any, output: Buffer, origin: str) -> NDArray[Any]:
         values = None
     if values is None:
         raise UsageError(f"{origin} no real numbers for {output.name}: give an array of them")
+    return _flat_of_shape(values, output, origin)
+
+
+def _check_structures(values: NDArray[Any], output: Buffer, origin: str) -> None:
+    """Refuse expected structures whose numbers are not those of an output, whatever their types.
+
+    Raises:
+        UsageError: They are others.
+    """
+    wanted = structure_arrays.mismatch(values.dtype, array_type(output), converted=True)
+    if wanted:
+        raise UsageError(
+            f"{origin} {structure_arrays.type_text(values.dtype)} for {output.name}, an array of "
+            f"{wanted}: give such structures; their numbers may have any real type"
+        )
+
+
+def _flat_of_shape(values: NDArray[Any], output: Buffer, origin: str) -> NDArray[Any]:
+    """The expected elements, shape (elements,).
+
+    Raises:
+        UsageError: They are not of the output's shape; `origin` begins the message.
+    """
     if values.shape not in (output.shape, (output.elements,)):
         raise UsageError(
             f"{origin} an array of shape {list(values.shape)} for {output.name}, "
@@ -284,7 +314,7 @@ def _initial_array(buffer: Buffer, inputs: Arrays) -> NDArray[Any]:
     if buffer.name in inputs:
         return inputs[buffer.name].copy()
     poisoned = np.full(buffer.nbytes, POISON_BYTE, np.uint8)
-    return poisoned.view(element_type(buffer.dtype)).reshape(buffer.shape)
+    return poisoned.view(array_type(buffer)).reshape(buffer.shape)
 
 
 def _load_function(where: str, file: str) -> Callable[..., Any]:

@@ -34,6 +34,11 @@ def block_count(elements: int, per_block: int) -> int:
     return -(-elements // per_block)
 
 
+def dtype_bytes(dtype: str) -> int:
+    """Bytes of a type by its name, NumPy's or memlab's: it ends in the bits, except `bool`."""
+    return int(dtype.lstrip(ascii_lowercase) or 8) // 8
+
+
 @dataclass(frozen=True)
 class Uniform:
     """An array of uniformly distributed random elements in [low, high)."""
@@ -68,8 +73,65 @@ class InMemoryArray:
     array: NDArray[Any]
 
 
-Fill: TypeAlias = Uniform | SingleValue | Arange | NpyFile | InMemoryArray
+@dataclass(frozen=True)
+class MemberFills:
+    """An array of structures, filled number by number; None for random elements.
+
+    They are in the order of `StructureType.numbers`.
+    """
+
+    fills: tuple[Uniform | SingleValue | Arange | None, ...]
+
+
+Fill: TypeAlias = Uniform | SingleValue | Arange | NpyFile | InMemoryArray | MemberFills
 """How an array is filled before a launch."""
+
+
+@dataclass(frozen=True)
+class MemberType:
+    """A member of a structure: a number, a structure, or an array of these.
+
+    Attributes:
+        name: Its name in the source.
+        offset_bytes: Its offset in the structure, bytes.
+        shape: Elements in each dimension; empty if it is no array.
+        dtype: NumPy's name of its type; empty for a structure.
+        structure: The type of its elements, if they are structures.
+    """
+
+    name: str
+    offset_bytes: int
+    shape: tuple[int, ...]
+    dtype: str
+    structure: StructureType | None = None
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element."""
+        return self.structure.nbytes if self.structure else dtype_bytes(self.dtype)
+
+
+@dataclass(frozen=True)
+class StructureType:
+    """The type of a structure whose members are numbers, at any depth.
+
+    Attributes:
+        nbytes: Its size with padding, bytes.
+        members: Its members in the order of declaration; those of base classes and of members
+            without a name are its own.
+    """
+
+    nbytes: int
+    members: tuple[MemberType, ...]
+
+    @property
+    def numbers(self) -> tuple[tuple[MemberType, ...], ...]:
+        """The members that are numbers, each with the members around it, outermost first."""
+        return tuple(
+            (member, *inner)
+            for member in self.members
+            for inner in (member.structure.numbers if member.structure else ((),))
+        )
 
 
 @dataclass(frozen=True)
@@ -79,12 +141,14 @@ class LaunchArray:
     Attributes:
         name: The name of the parameter or variable in the kernel's source.
         shape: Elements in each dimension, row-major.
-        dtype: NumPy's name of the element type.
+        dtype: NumPy's name of the element type: `float32`, or `void96` for a structure of 12 bytes.
+        structure: The type of the elements, if they are structures.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+    structure: StructureType | None = field(default=None, kw_only=True)
 
     @property
     def elements(self) -> int:
@@ -93,8 +157,8 @@ class LaunchArray:
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of one element: NumPy's type names end in the number of bits, except `bool`."""
-        return int(self.dtype.lstrip(ascii_lowercase) or 8) // 8
+        """Bytes of one element."""
+        return dtype_bytes(self.dtype)
 
     @property
     def nbytes(self) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from memlab.kernels.launch import Dim3
+from memlab.kernels.launch import Dim3, StructureType
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class KernelParameter:
             classes first; None if it cannot be split up: unions, bit-fields, pointers to
             functions.
         alignment_bytes: The alignment of a structure by value among the arguments, bytes.
+        structure: The type of a pointer's elements, if they are structures of numbers; None for
+            others, such as structures with unions, bit-fields or pointers.
     """
 
     name: str
@@ -62,6 +64,7 @@ class KernelParameter:
     member_dtype: str = ""
     parts: tuple[StructureMember, ...] | None = None
     alignment_bytes: int = 1
+    structure: StructureType | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ class ModuleVariable:
         nbytes: Bytes of all elements.
         member_dtype: As in `KernelParameter`.
         initialized: Whether it has initial values other than zeros.
+        structure: As in `KernelParameter`.
     """
 
     name: str
@@ -87,6 +91,7 @@ class ModuleVariable:
     nbytes: int
     member_dtype: str = ""
     initialized: bool = False
+    structure: StructureType | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

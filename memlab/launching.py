@@ -260,7 +260,7 @@ def prepare_launch(
 def _warn_of_zeros(variables: Sequence[ModuleVariable]) -> None:
     """Warn that `__constant__` variables hold zeros, since no option gives them values."""
     names = ", ".join(variable.name for variable in variables)
-    fillable = [each.name for each in variables if each.dtype or each.member_dtype]
+    fillable = [each.name for each in variables if each.dtype or each.structure]
     cure = f"use --const {fillable[0]}=random" if fillable else "memlab fills only numbers"
     warnings.warn(
         f"no values are given for the __constant__ {plural(len(variables), 'variable')} {names}, "

@@ -81,13 +81,13 @@ def run(
             number or up to three), `shared` (dynamic shared memory, bytes per block) and `args`.
             An argument is text as for `--arg` on the command line, a number, a NumPy array that
             the kernel only reads, `memlab.inout(array)`, `memlab.out(shape, dtype)`, a tuple of
-            these for a structure passed by value, or None for a null pointer. `constants` fills
-            `__constant__` arrays. `defines` (`{"TILE": 32}`), `include`, `std`, `max_registers`,
-            `use_fast_math`, `ftz`, `prec_div`, `prec_sqrt`, `fmad` (True or False) and
-            `ptxas_options` (`"-O1"`) go to the compiler. `expect` verifies outputs, `{"y": array}`;
-            `reference` does so with a function that takes copies of the kernel's arguments and
-            returns the outputs or overwrites them; `tolerance` is the largest relative error
-            accepted.
+            these for a structure passed by value, or None for a null pointer; arrays of structures
+            have a structured NumPy type. `constants` fills `__constant__` variables. `defines`
+            (`{"TILE": 32}`), `include`, `std`, `max_registers`, `use_fast_math`, `ftz`, `prec_div`,
+            `prec_sqrt`, `fmad` (True or False) and `ptxas_options` (`"-O1"`) go to the compiler.
+            `expect` verifies outputs, `{"y": array}`; `reference` does so with a function that
+            takes copies of the kernel's arguments and returns the outputs or overwrites them;
+            `tolerance` is the largest relative error accepted.
 
             For a kernel of Triton, its launch as Triton's own: `grid`, also a function of the
             meta-parameters, `args`, then constants and options by their names, such as

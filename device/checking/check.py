@@ -36,6 +36,7 @@ from memlab.device.emulator.sampling.block_sample import (
 from memlab.device.emulator.sampling.data_dependence import data_decided_writes
 from memlab.device.measurement import Coverage, DeviceSummary, Progress, ignore_progress
 from memlab.device.properties import WARP_SIZE
+from memlab.device.structure_arrays import padding_bytes
 from memlab.errors import DeviceError, UsageError
 from memlab.kernels.launch import Buffer, Launch
 from memlab.text import plural
@@ -97,7 +98,8 @@ def check_launch(
     notes: list[str] = []
     if whole and "initcheck" in tools:
         for output in outputs:
-            missing = checker.never_written(output.name)
+            padding = None if output.structure is None else padding_bytes(output.structure)
+            missing = checker.never_written(output.name, padding)
             if missing.size and builder.is_decided_by_data(output):
                 notes.append(builder.left_out_by_data(output, missing))
             elif missing.size:

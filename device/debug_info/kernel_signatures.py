@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Literal
 from memlab.device.compiler.cubin import launch_bounds
 from memlab.device.compiler.ptx_text import reachable_names
 from memlab.device.debug_info import dwarf
+from memlab.kernels.launch import MemberType, StructureType
 from memlab.kernels.signature import KernelParameter, ModuleVariable, Signature, StructureMember
+from memlab.kernels.user.arguments import NUMPY_DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -94,6 +96,7 @@ def _parameter(name: str, kind: Die, alignment_bytes: int) -> KernelParameter:
             dwarf.type_bytes(target),
             readonly,
             _member_dtype(target),
+            structure=_structure_type(target),
         )
     dtype = dwarf.dtype_name(plain)
     if dtype:
@@ -156,6 +159,45 @@ def _parts_at_offset(name: str, kind: Die, offset_bytes: int) -> Iterator[Struct
             )
 
 
+def _structure_type(plain: Die) -> StructureType | None:
+    """The type of a structure; None if it is none, or its members are not all numbers."""
+    if not dwarf.is_structure(plain):
+        return None
+    members = _member_types(plain, 0)
+    names = {member.name for member in members or ()}
+    if not members or len(names) < len(members):  # a member hides that of a base class
+        return None
+    return StructureType(dwarf.type_bytes(plain), tuple(members))
+
+
+def _member_types(structure: Die, offset_bytes: int) -> list[MemberType] | None:
+    """The members of a part of a structure from a byte on; None if not all are numbers."""
+    if dwarf.type_tag(structure) == "union_type":
+        return None
+    members: list[MemberType] = []
+    for child in dwarf.data_members(structure):
+        kind, name = dwarf.referenced_type(child), dwarf.attribute_text(child, "name")
+        element, _ = dwarf.array_element_type(kind)
+        start = offset_bytes + dwarf.member_offset(child)
+        if not dwarf.type_bytes(kind) or (not name and not dwarf.data_members(element)):
+            continue  # an empty base class
+        if dwarf.attribute_value(child, "bit_size"):
+            return None
+        dtype = dwarf.dtype_name(element)
+        if not name:  # a base class, or a structure without a name
+            inner = _member_types(element, start)
+            if inner is None:
+                return None
+            members += inner
+            continue
+        whole = _structure_type(element)
+        if not dtype and whole is None:
+            return None
+        shape = dwarf.array_shape(kind)
+        members.append(MemberType(name, start, shape, NUMPY_DTYPES.get(dtype, ""), whole))
+    return members
+
+
 def _member_dtype(plain: Die) -> str:
     """The one type of all members of a structure without gaps; empty if there is none."""
     if not dwarf.is_structure(plain):
@@ -193,6 +235,7 @@ def _module_variable(die: Die, initialized: Collection[str]) -> ModuleVariable:
         nbytes=dwarf.type_bytes(kind),
         member_dtype=_member_dtype(element),
         initialized=dwarf.linkage_name(die) in initialized,
+        structure=_structure_type(element),
     )
 
 

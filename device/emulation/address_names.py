@@ -12,7 +12,7 @@ from memlab.device.debug_info.symbols import layout_of, layouts, source_name
 from memlab.device.debug_info.variable_layouts import MemberLayout, VariableLayout
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.checks.pointer_origin import find_pointer_origins
-from memlab.kernels.launch import Launch
+from memlab.kernels.launch import Launch, StructureType
 
 WORD_BYTES = 4
 
@@ -94,7 +94,10 @@ class AddressNames:
         ]
         self._buffer_layouts = {
             buffer.name: VariableLayout(
-                buffer.shape, buffer.element_bytes, dtype=_short_type_name(buffer.dtype)
+                buffer.shape,
+                buffer.element_bytes,
+                _member_layouts(buffer.structure),
+                "" if buffer.structure else _short_type_name(buffer.dtype),
             )
             for buffer in launch.buffers
         }
@@ -161,6 +164,23 @@ def accessed_arrays(launch: Launch, execution: Execution) -> dict[int, str]:
         if len(arrays) == 1 and step.row.space != "global":
             accessed.setdefault(index, arrays[0].name)
     return accessed
+
+
+def _member_layouts(structure: StructureType | None) -> tuple[MemberLayout, ...]:
+    """The layouts of the members of an array's structures; none for numbers."""
+    return tuple(
+        MemberLayout(
+            member.name,
+            member.offset_bytes,
+            VariableLayout(
+                member.shape,
+                member.element_bytes,
+                _member_layouts(member.structure),
+                _short_type_name(member.dtype),
+            ),
+        )
+        for member in (structure.members if structure else ())
+    )
 
 
 def _short_type_name(dtype: str) -> str:

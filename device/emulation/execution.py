@@ -38,10 +38,11 @@ from memlab.device.emulator.ptx import parser
 from memlab.device.emulator.sampling.affine_values import AffineValues
 from memlab.device.emulator.sampling.block_sample import BlockCoordinates
 from memlab.device.emulator.sampling.data_dependence import has_global_atomics
-from memlab.device.inputs import POISON_BYTE, argument_bytes, element_type, make_inputs
+from memlab.device.inputs import POISON_BYTE, argument_bytes, make_inputs
 from memlab.device.measurement import Verification
 from memlab.device.outputs import Outputs
 from memlab.device.properties import WARP_SIZE
+from memlab.device.structure_arrays import array_type
 from memlab.device.verification import UNVERIFIED, ActualOutput, verify
 from memlab.errors import UsageError
 from memlab.kernels.launch import Buffer, Launch, source_lines
@@ -148,7 +149,7 @@ class Execution:
     def array(self, buffer: Buffer) -> NDArray[Any]:
         """A view of a buffer's elements in the emulated memory."""
         raw = self.memory.bytes_of(buffer.name)
-        return raw.view(element_type(buffer.dtype)).reshape(buffer.shape)
+        return raw.view(array_type(buffer)).reshape(buffer.shape)
 
     def reset(self) -> None:
         """Restore the initial values of output arrays and module variables."""

@@ -22,7 +22,7 @@ from memlab.device.gpu.driver import translated_errors
 from memlab.device.gpu.session import GpuSession
 from memlab.device.gpu.timing import Samples, TimingSettings, summarize_time
 from memlab.device.gpu.worker import Worker
-from memlab.device.inputs import count_unwritten, element_type, make_inputs, pack_arguments
+from memlab.device.inputs import count_unwritten, make_inputs, pack_arguments
 from memlab.device.measurement import (
     DeviceKind,
     Measurement,
@@ -33,6 +33,7 @@ from memlab.device.measurement import (
 )
 from memlab.device.outputs import Outputs
 from memlab.device.properties import MACHINE_FIGURES, DeviceProperties, device_summary
+from memlab.device.structure_arrays import array_type
 from memlab.device.verification import ActualOutput, checked_positions, verify
 from memlab.kernels.launch import Buffer, Launch
 
@@ -317,7 +318,7 @@ class LoadedLaunch:
 
     def read(self, session: GpuSession, output: Buffer) -> NDArray[Any]:
         """Wait for all launches and copy an output to the host."""
-        into = np.empty(output.shape, element_type(output.dtype))
+        into = np.empty(output.shape, array_type(output))
         return session.read(self.memory[output.name], into)
 
 

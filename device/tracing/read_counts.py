@@ -7,7 +7,7 @@ from collections.abc import Collection
 import numpy as np
 
 from memlab.device.emulator.machine.access_watch import WatchedAccess
-from memlab.device.emulator.machine.memory import GlobalMemory, Lanes
+from memlab.device.emulator.machine.memory import GlobalMemory, Lanes, write_tracking_bytes
 from memlab.device.emulator.machine.observer import Observer
 from memlab.device.emulator.program.program import Program
 
@@ -20,7 +20,7 @@ class ReadCounter(Observer):
     def __init__(self, memory: GlobalMemory) -> None:
         """Count for the arrays of a launch's global memory."""
         self._memory = memory
-        self._unit = min((array.element_bytes for array in memory.allocations), default=1)
+        self._unit = write_tracking_bytes(array.element_bytes for array in memory.allocations)
         self._reads: list[Lanes] = []
         self._uncounted = 0
         self._positions, self._counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -49,15 +49,16 @@ class ReadCounter(Observer):
         """Count the reads of an array in global memory by element.
 
         Returns:
-            Row-major positions of the elements that were read, ascending, and the reads of each.
+            Row-major positions of the elements that were read, ascending, and the reads of each;
+            of a structure, those of the part that was read most often.
         """
         self._count()
         array = self._memory.find(name)
         start, units = array.address // self._unit, array.element_bytes // self._unit
         inside = (self._positions >= start) & (self._positions < start + array.size // self._unit)
         positions, counts = self._positions[inside] - start, self._counts[inside]
-        is_first_unit = positions % units == 0
-        return positions[is_first_unit] // units, counts[is_first_unit]
+        elements, starts = np.unique(positions // units, return_index=True)
+        return elements, np.maximum.reduceat(counts, starts) if starts.size else counts
 
     def _count(self) -> None:
         """Add up the reads since the last time."""

@@ -13,6 +13,7 @@ from math import prod
 from typing import Any
 
 from memlab.errors import UsageError
+from memlab.kernels.launch import dtype_bytes
 from memlab.kernels.python.cupy_options import header_folder, launch_options
 from memlab.kernels.python.parameters import one_line, parsed_arguments
 from memlab.kernels.user.argument_layout import ArgumentLayout
@@ -21,7 +22,6 @@ from memlab.kernels.user.arguments import (
     ArraySpecification,
     Specification,
     StructureSpecification,
-    dtype_bytes,
 )
 from memlab.kernels.user.kernel import UserKernel, apply_launch_options, is_object
 

@@ -20,6 +20,7 @@ from types import CellType, FunctionType, SimpleNamespace
 from typing import Any
 
 from memlab.errors import UsageError, suggest_nearest
+from memlab.kernels.launch import dtype_bytes
 from memlab.kernels.python.parameters import number_of, one_line, parsed_arguments, source_of
 from memlab.kernels.signature import KernelParameter
 from memlab.kernels.user.argument_layout import ArgumentLayout
@@ -30,7 +31,6 @@ from memlab.kernels.user.arguments import (
     NullSpecification,
     ScalarSpecification,
     Specification,
-    dtype_bytes,
 )
 from memlab.kernels.user.compiled_source import CompiledSource
 from memlab.kernels.user.kernel import UserKernel, parse_defines

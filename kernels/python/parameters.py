@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
-from memlab.kernels.user.arguments import Specification, parse_specification
+from memlab.kernels.user.arguments import (
+    STRUCTURE,
+    ArraySpecification,
+    Specification,
+    parse_specification,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,6 +71,12 @@ def parsed_arguments(kernel: UserKernel, parameters: Sequence[str]) -> dict[str,
             parsed[name] = parse_specification(argument) if isinstance(argument, str) else argument
         except UsageError as error:
             raise UsageError(f"argument {number} ({name}): {error}") from None
+        value = parsed[name]
+        if isinstance(value, ArraySpecification) and value.dtype == STRUCTURE:
+            raise UsageError(
+                f"argument {number} ({name}) is an array of structures, and memlab passes these to "
+                "CUDA C++ alone: pass one array for each member"
+            )
     return parsed
 
 

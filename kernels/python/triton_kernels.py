@@ -20,6 +20,7 @@ from functools import wraps
 from typing import Any
 
 from memlab.errors import MemlabWarning, UsageError
+from memlab.kernels.launch import dtype_bytes
 from memlab.kernels.python.parameters import number_of, source_of
 from memlab.kernels.signature import KernelParameter
 from memlab.kernels.user import python_values
@@ -31,7 +32,6 @@ from memlab.kernels.user.arguments import (
     ScalarSpecification,
     Specification,
     StructureSpecification,
-    dtype_bytes,
     is_number,
     parse_specification,
 )
@@ -384,7 +384,7 @@ def _shim(name: str, argument: Specification) -> Any:
     Raises:
         UsageError: Triton takes no such argument.
     """
-    if isinstance(argument, ArraySpecification):
+    if isinstance(argument, ArraySpecification) and argument.dtype in NUMPY_DTYPES:
         return _Array(NUMPY_DTYPES[argument.dtype], argument.shape)
     if isinstance(argument, NullSpecification):
         return None

@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from memlab.errors import UsageError, suggest_nearest
@@ -21,13 +20,17 @@ from memlab.kernels.launch import (
     Buffer,
     Fill,
     InMemoryArray,
+    MemberFills,
+    MemberType,
     NpyFile,
     NullPointer,
     Scalar,
     SingleValue,
     Structure,
+    StructureType,
     Uniform,
     array_arguments,
+    dtype_bytes,
 )
 from memlab.kernels.signature import KernelParameter, StructureMember
 from memlab.kernels.user import array_files, expressions
@@ -50,6 +53,12 @@ NUMPY_DTYPES = {
 }
 """NumPy's names of the element types, by memlab's names."""
 
+SHORT_DTYPES = {name: short for short, name in NUMPY_DTYPES.items()}
+"""memlab's names of the element types, by NumPy's names."""
+
+STRUCTURE = "struct"
+"""The word for a structure, and for the element type of an array of structures."""
+
 MAX_FLOATS = {
     "f64": 1.7976931348623157e308,
     "f32": (2 - 2.0**-23) * 2.0**127,
@@ -70,7 +79,7 @@ SPECIFICATION_PATTERN = re.compile(
     re.DOTALL,
 )
 _EXAMPLES = "write f32=2.0, i32[1024], inout:f32[64,64]=ones or f32[]=@x.npy"
-_STRUCTURE, _NULL = "struct", "null"
+_NULL = "null"
 _POINTER_BYTES = 8
 _MAX_LISTED_MEMBERS = 8
 
@@ -98,11 +107,13 @@ class ArraySpecification:
     """An array: `inout:f32[64,64]=ones`.
 
     Attributes:
-        dtype: The type of its elements, for example `f32`.
+        dtype: The type of its elements, for example `f32`; `struct` for structures.
         shape: Elements in each dimension, row-major.
         role: Whether the kernel reads it, writes it, or both.
         fill: How it is filled before the launch; None for random elements.
         text: The text that specifies it.
+        member_fill: The fill of structures that are not from a file or from Python, as text: it is
+            parsed for each member when their types are known.
     """
 
     dtype: str
@@ -110,6 +121,7 @@ class ArraySpecification:
     role: Role
     fill: Fill | None
     text: str
+    member_fill: str = ""
 
 
 @dataclass(frozen=True)
@@ -231,20 +243,20 @@ def unsupported_reason(parameter: KernelParameter) -> str:
 def structure_hint(parameter: KernelParameter) -> str:
     """Say how to write a structure: `write struct=1.0,1 (x f32, n i32)`."""
     if parameter.parts is None:
-        return f"write {_STRUCTURE}=@FILE.npy, a file with its {parameter.nbytes} bytes as u8"
+        return f"write {STRUCTURE}=@FILE.npy, a file with its {parameter.nbytes} bytes as u8"
     if not parameter.parts:
-        return f"write {_STRUCTURE}, for it has no members"
+        return f"write {STRUCTURE}, for it has no members"
     shown, hidden = parameter.parts[:_MAX_LISTED_MEMBERS], parameter.parts[_MAX_LISTED_MEMBERS:]
     example = ",".join(
         [*(_example_member(member) for member in shown), *(["..."] if hidden else [])]
     )
     listed = ", ".join(f"{member.name} {member.dtype or member.spelling}" for member in shown)
     if hidden and _has_pointers(parameter):
-        return f"write {_STRUCTURE}={example} ({listed}, and {len(hidden)} more)"
+        return f"write {STRUCTURE}={example} ({listed}, and {len(hidden)} more)"
     if hidden:
-        whole = f"{_STRUCTURE}=@FILE.npy with its {parameter.nbytes} bytes as u8"
-        return f"write {_STRUCTURE}={example} ({listed}, and {len(hidden)} more), or {whole}"
-    return f"write {_STRUCTURE}={example} ({listed})"
+        whole = f"{STRUCTURE}=@FILE.npy with its {parameter.nbytes} bytes as u8"
+        return f"write {STRUCTURE}={example} ({listed}, and {len(hidden)} more), or {whole}"
+    return f"write {STRUCTURE}={example} ({listed})"
 
 
 def parse_specification(text: str) -> Specification:
@@ -264,21 +276,20 @@ def parse_specification(text: str) -> Specification:
     role, kind, shape, value = match.group("role", "type", "shape", "value")
     if text.strip() == _NULL:
         return NullSpecification(text)
-    if kind == _STRUCTURE and role is None and shape is None:
-        return _parse_structure(text, value)
-    if kind == _STRUCTURE:
+    if kind == STRUCTURE and shape is None:
+        if role is None:
+            return _parse_structure(text, value)
         raise UsageError(
-            f"{text!r} is not a {_STRUCTURE} passed by value: write its members, {_STRUCTURE}=1,2; "
-            "write an array of structures as an array of their members, f32[N,3], or of bytes, "
-            "u8[N,12]"
+            f"{text!r} has no dimensions: write {role}:{STRUCTURE}[N] for N elements, or "
+            f"{STRUCTURE}=1,2 for a structure passed by value"
         )
-    if kind not in NUMPY_DTYPES and kind == text.strip():
+    if kind not in (*NUMPY_DTYPES, STRUCTURE) and kind == text.strip():
         raise UsageError(
             f"{text!r} is neither a type nor a symbol: {_EXAMPLES}, or give the symbol with "
             f"--set {kind}=VALUE"
         )
-    if kind not in NUMPY_DTYPES:
-        known = [*NUMPY_DTYPES, _STRUCTURE, _NULL]
+    if kind not in (*NUMPY_DTYPES, STRUCTURE):
+        known = [*NUMPY_DTYPES, STRUCTURE, _NULL]
         raise UsageError(f"{text!r} has the unknown type {kind!r}: {suggest_nearest(kind, known)}")
     if role is not None and role not in ROLES:
         raise UsageError(f"{text!r} has the unknown prefix {role!r}: use in:, out: or inout:")
@@ -345,7 +356,7 @@ def _bind_argument(text: str | Specification, parameter: KernelParameter, label:
     try:
         argument = parse_specification(text) if isinstance(text, str) else text
     except UsageError as error:
-        if parameter.kind == "structure" and _STRUCTURE not in str(text):  # such as `float3=1,2,3`
+        if parameter.kind == "structure" and STRUCTURE not in str(text):  # such as `float3=1,2,3`
             hint = structure_hint(parameter)
             raise UsageError(f"{label} is a structure, got {text!r}: {hint}") from None
         raise UsageError(f"{label}: {error}") from None
@@ -409,7 +420,7 @@ def _bind_untyped_structure(
             if not value.dtype:
                 raise UsageError(
                     f"{label}: PTX does not tell the types of members, got {value.text!r}: write "
-                    f"them, {_STRUCTURE}=f32=1.5,i32=2,in:f32[N], or {_STRUCTURE}=@FILE.npy"
+                    f"them, {STRUCTURE}=f32=1.5,i32=2,in:f32[N], or {STRUCTURE}=@FILE.npy"
                 )
             width, pointer = dtype_bytes(value.dtype), None
             values.append(value.text.partition("=")[2].strip())
@@ -425,7 +436,7 @@ def _bind_untyped_structure(
     if nbytes != parameter.nbytes:
         raise UsageError(
             f"{label} has {parameter.nbytes} bytes, and {argument.text!r} takes {nbytes}: give all "
-            f"members with their types, or {_STRUCTURE}=@FILE.npy, its {parameter.nbytes} bytes"
+            f"members with their types, or {STRUCTURE}=@FILE.npy, its {parameter.nbytes} bytes"
         )
     return _bind_structure(
         replace(argument, values=tuple(values)), replace(whole, parts=tuple(members)), label
@@ -454,13 +465,8 @@ def _untyped_hint(parameter: KernelParameter) -> str:
     forms += [
         f"{each}={_example_value(each)}" for each in NUMPY_DTYPES if dtype_bytes(each) == size
     ]
-    whole = f"its members with their types, {_STRUCTURE}=f32=1.5,i32=2"
+    whole = f"its members with their types, {STRUCTURE}=f32=1.5,i32=2"
     return f"write {', '.join(forms[:4])}" if forms else f"write {whole}"
-
-
-def dtype_bytes(dtype: str) -> int:
-    """Bytes of a type by memlab's short name: it ends in the number of bits, except `bool`."""
-    return int(dtype.lstrip(ascii_lowercase) or 8) // 8
 
 
 def _bind_structure(argument: Specification, parameter: KernelParameter, label: str) -> Argument:
@@ -562,6 +568,8 @@ def _bind_array(
             f"{label} is a pointer to const, through which no kernel writes, "
             f"got {argument.text!r}: write in: instead of {argument.role}:"
         )
+    if argument.dtype == STRUCTURE:
+        return _bind_structures(argument, parameter, label)
     if dtype and argument.dtype != dtype:
         extents = ",".join(map(str, argument.shape))
         cure = f"write {argument.role}:{dtype}[{extents}]"
@@ -582,6 +590,40 @@ def _bind_array(
             f"{parameter.element_bytes}"
         )
     return array
+
+
+def _bind_structures(
+    argument: ArraySpecification, parameter: KernelParameter, label: str
+) -> Buffer:
+    """Bind an array of structures."""
+    structure, size = parameter.structure, parameter.element_bytes
+    if structure is None:
+        extents = ",".join(map(str, argument.shape))
+        cure, what = f"write {argument.role}:{parameter.dtype}[N]", parameter.dtype
+        if not parameter.dtype:
+            what = "no structures whose members are all numbers"
+            whole = f"u8[{extents},{size}], their bytes" if size else "u8[N], their bytes"
+            cure = f"write {argument.role}:{whole}"
+        raise UsageError(f"{label} points to {what}, got {argument.text!r}: {cure}")
+    fill = argument.fill
+    if argument.member_fill:
+        try:
+            fill = parse_member_fills(structure, argument.member_fill)
+        except UsageError as error:
+            raise UsageError(f"{label}: {error}") from None
+    return Buffer(
+        parameter.name,
+        argument.shape,
+        structure_dtype(structure),
+        argument.role,
+        fill,
+        structure=structure,
+    )
+
+
+def structure_dtype(structure: StructureType) -> str:
+    """NumPy's name of the type of a structure: its bits."""
+    return f"void{8 * structure.nbytes}"
 
 
 def _parse_structure(text: str, value: str | None) -> StructureSpecification:
@@ -620,8 +662,55 @@ def _parse_array(
             f"{text!r} fills an array that only the kernel writes (out:), where elements that it "
             f"never writes are detected: leave out ={value}, or write inout:"
         )
+    if dtype == STRUCTURE and not fill_text.startswith("@"):
+        return ArraySpecification(dtype, extents, role, None, text, fill_text)
     fill = None if value is None else parse_fill(dtype, value.strip())
     return ArraySpecification(dtype, extents, role, fill, text)
+
+
+def parse_member_fills(structure: StructureType, text: str) -> Fill | None:
+    """Parse the fill of an array of structures: one for all numbers, or a list with one for each.
+
+    Args:
+        structure: The type of the structures.
+        text: The text after the `=`: `zeros`, `arange,uniform:-1:1`, `@FILE.npy`.
+
+    Returns:
+        The fill; None for random elements.
+
+    Raises:
+        UsageError: The list has another length, or a type does not have its fill.
+    """
+    if text.startswith("@"):
+        return parse_fill("u8", text)
+    if text in ("", "random"):
+        return None
+    fills, numbers = expressions.split_list(text), structure.numbers
+    if len(fills) not in (1, len(numbers)):
+        listed = ", ".join(member_path(path) for path in numbers[:_MAX_LISTED_MEMBERS])
+        raise UsageError(
+            f"{text!r} has {len(fills)} fills for {len(numbers)} members ({listed}): give one for "
+            "all, or one for each"
+        )
+    parsed = []
+    for number, path in enumerate(numbers):
+        dtype = SHORT_DTYPES[path[-1].dtype]
+        try:
+            fill = parse_fill(dtype, fills[number % len(fills)].strip())
+        except UsageError as error:
+            raise UsageError(f"{member_path(path)} ({dtype}): {error}") from None
+        if isinstance(fill, NpyFile | InMemoryArray | MemberFills):
+            raise UsageError(
+                f"{member_path(path)} cannot be read from a file of its own: give one of whole "
+                "structures, =@FILE.npy"
+            )
+        parsed.append(fill)
+    return MemberFills(tuple(parsed))
+
+
+def member_path(path: Sequence[MemberType]) -> str:
+    """The name of a number in a structure: `corner.x`."""
+    return ".".join(member.name for member in path)
 
 
 def _parse_scalar(dtype: str, text: str) -> int | float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,12 +21,15 @@ from memlab.kernels.launch import (
     Structure,
     array_arguments,
 )
-from memlab.kernels.user import symbols
+from memlab.kernels.user import array_files, symbols
 from memlab.kernels.user.arguments import (
     NUMPY_DTYPES,
     bind_arguments,
     describe_parameters,
+    member_path,
     parse_fill,
+    parse_member_fills,
+    structure_dtype,
 )
 from memlab.kernels.user.compiler_flags import flag_options
 from memlab.kernels.user.kernel import compile_options, parse_defines
@@ -99,8 +102,9 @@ def make_user_launch(
         references={},
         tolerance=kernel.tolerance or 0.0,
         tolerances={
-            buffer.name: DEFAULT_TOLERANCES.get(buffer.dtype, 0.0)
+            name: DEFAULT_TOLERANCES.get(dtype, 0.0)
             for buffer in buffers
+            for name, dtype in _number_types(buffer)
             if kernel.tolerance is None and buffer.role != "in"
         },
         error_scale="rms",
@@ -115,6 +119,15 @@ def make_user_launch(
     _check_block_size(launch, limits)
     _check_launch_bounds(launch, signature.bounds)
     return launch
+
+
+def _number_types(buffer: Buffer) -> Iterator[tuple[str, str]]:
+    """The names and types of an array's numbers: `y`, of structures `p.corner.x`."""
+    if buffer.structure is None:
+        yield buffer.name, buffer.dtype
+        return
+    for path in buffer.structure.numbers:
+        yield f"{buffer.name}.{member_path(path)}", path[-1].dtype
 
 
 def _renamed(argument: Argument, names: Mapping[str, str]) -> Argument:
@@ -202,21 +215,40 @@ def _has_initializer(name: str, source: str) -> bool:
 
 
 def _parse_constant(variable: ModuleVariable, text: str) -> Constant:
-    dtype, shape = variable.dtype, variable.shape
+    dtype, shape, structure = variable.dtype, variable.shape, variable.structure
+    if structure is not None and (not variable.member_dtype or _gives_structures(text)):
+        try:
+            fill = parse_member_fills(structure, text)
+        except UsageError as error:
+            raise UsageError(f"--const {variable.name}: {error}") from None
+        return Constant(
+            variable.linkage_name,
+            shape or (1,),
+            structure_dtype(structure),
+            fill,
+            structure=structure,
+        )
     if not dtype and variable.member_dtype:  # a float4 is a row of four floats
         dtype = variable.member_dtype
         element = Buffer("", (1,), NUMPY_DTYPES[dtype], "in").nbytes
         shape = (*shape, variable.nbytes // element // math.prod(shape))
     if not dtype:
         raise UsageError(
-            f"--const {variable.name}: its elements are not numbers, and memlab fills only "
-            "numbers: leave it out"
+            f"--const {variable.name}: its elements are neither numbers nor structures of numbers, "
+            "and memlab fills only these: leave it out"
         )
     try:
         fill = parse_fill(dtype, text)
     except UsageError as error:
         raise UsageError(f"--const {variable.name} ({dtype}): {error}") from None
     return Constant(variable.linkage_name, shape or (1,), NUMPY_DTYPES[dtype], fill)
+
+
+def _gives_structures(fill: str) -> bool:
+    """Whether a fill of rows of numbers gives them as structures: by member, or in a file."""
+    if fill.startswith("@") and fill[1:]:
+        return array_files.open_array(fill[1:]).dtype.names is not None
+    return "," in fill
 
 
 def _check_name_conflicts(buffers: Sequence[Buffer], signature: Signature) -> None:

@@ -17,6 +17,8 @@ from memlab.kernels.launch import InMemoryArray
 from memlab.kernels.user.arguments import (
     MAX_ELEMENTS,
     NUMPY_DTYPES,
+    SHORT_DTYPES,
+    STRUCTURE,
     ArraySpecification,
     ExpectedOutput,
     NullSpecification,
@@ -29,7 +31,6 @@ from memlab.kernels.user.arguments import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_SHORT_DTYPES = {name: short for short, name in NUMPY_DTYPES.items()}
 _ACCEPTED_FORMS = (
     "give a text such as 'f32[64]', a number, an array, a tuple for a structure, or None"
 )
@@ -66,7 +67,7 @@ def convert_argument(value: Any) -> str | Specification:
     elements = _as_array(value)
     if elements.ndim:
         return array_argument(elements, "in")
-    short = _SHORT_DTYPES.get(elements.dtype.name, "")
+    short = SHORT_DTYPES.get(elements.dtype.name, "")
     scalar = convert_argument(
         float(elements) if short and elements.dtype.kind not in "iub" else elements.item()
     )
@@ -98,13 +99,14 @@ def output_argument(shape: int | Sequence[int], dtype: Any) -> ArraySpecificatio
 
     Args:
         shape: Elements in each dimension, row-major.
-        dtype: A NumPy type or its name, or memlab's name: `float32`, `f32`.
+        dtype: A NumPy type or its name, or memlab's name: `float32`, `f32`, `struct`.
 
     Raises:
         UsageError: The shape has no elements or too many, or the type is not supported.
     """
     extents = _check_shape(tuple(shape) if isinstance(shape, Sequence) else (shape,))
-    short = dtype if isinstance(dtype, str) and dtype in NUMPY_DTYPES else _short_dtype(dtype)
+    known = isinstance(dtype, str) and dtype in (*NUMPY_DTYPES, STRUCTURE)
+    short = dtype if known else _short_dtype(dtype)
     return ArraySpecification(
         short, extents, "out", None, f"out:{short}[{_format_extents(extents)}]"
     )
@@ -176,15 +178,18 @@ def _short_dtype(dtype: Any) -> str:
     import numpy as np
 
     try:
-        name = np.dtype(dtype).name
+        known = np.dtype(dtype)
+        name = known.name
     except TypeError:
-        name = str(dtype)
-    if name not in _SHORT_DTYPES:
+        known, name = None, str(dtype)
+    if known is not None and known.names:
+        return STRUCTURE
+    if name not in SHORT_DTYPES:
         raise UsageError(
-            f"arrays of {name[:40]} cannot be passed: use one of {', '.join(_SHORT_DTYPES)}; for "
-            "complex numbers and structures, pass array.view() of their numbers or bytes"
+            f"arrays of {name[:40]} cannot be passed: use one of {', '.join(SHORT_DTYPES)}, or "
+            "structures of these; for complex numbers, pass array.view() of their numbers"
         )
-    return _SHORT_DTYPES[name]
+    return SHORT_DTYPES[name]
 
 
 def _check_shape(shape: tuple[Any, ...]) -> tuple[int, ...]:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from memlab.errors import UsageError
 from memlab.kernels.catalog import CATALOG
+from memlab.kernels.launch import dtype_bytes
 from memlab.kernels.signature import LaunchBounds
 from memlab.kernels.user.arguments import (
     MAX_FLOATS,
-    dtype_bytes,
     structure_hint,
     unsupported_reason,
 )

@@ -14,6 +14,7 @@ from memlab.kernels.user.arguments import (
     MAX_FLOATS,
     NUMPY_DTYPES,
     SPECIFICATION_PATTERN,
+    STRUCTURE,
     is_number,
 )
 from memlab.kernels.user.launch_options import OPTION_READERS
@@ -139,18 +140,18 @@ def evaluate_argument(text: str, values: Mapping[str, Number]) -> str:
     """
     match = SPECIFICATION_PATTERN.fullmatch(text)
     kind = match["type"] if match else ""
-    if match and kind in NUMPY_DTYPES:
+    if match and (kind in NUMPY_DTYPES or (kind == STRUCTURE and match["shape"] is not None)):
         whole, real = _writers(values)
-        number = real if kind in MAX_FLOATS else whole
+        number = real if kind in (*MAX_FLOATS, STRUCTURE) else whole
         head, value = text[: match.end("type")], match["value"]
         if match["shape"] is not None:
             head += f"[{_each(match['shape'], whole)}]"
-            value = None if value is None else _evaluate_fill(value, number)
+            value = None if value is None else _evaluate_fills(value, number)
         elif value is not None:
             value = number(value)
         return head if value is None else f"{head}={value}"
-    if match and kind == "struct" and match["shape"] is None and match["value"] is not None:
-        return f"struct={_each(match['value'], lambda part: _evaluate_member(part, values))}"
+    if match and kind == STRUCTURE and match["value"] is not None:
+        return f"{STRUCTURE}={_each(match['value'], lambda part: _evaluate_member(part, values))}"
     if is_number(text) or text.strip() == "null" or not expressions.is_expression(text):
         return text
     if _TEMPLATE_WORD.fullmatch(text.strip()) and text.strip() not in values:
@@ -186,6 +187,13 @@ def _evaluate_member(text: str, values: Mapping[str, Number]) -> str:
     return _writers(values)[1](text)
 
 
+def _evaluate_fills(text: str, number: Compute) -> str:
+    """Compute the expressions in a fill, or in the fills of a structure's members."""
+    if text.strip().startswith("@"):
+        return text
+    return _each(text, lambda part: _evaluate_fill(part, number))
+
+
 def _evaluate_fill(text: str, number: Compute) -> str:
     name, colon, bounds = text.strip().partition(":")
     if name in _FILL_NAMES or name.startswith("@"):
@@ -198,7 +206,7 @@ def _evaluate_fill(text: str, number: Compute) -> str:
 
 def _evaluate_constant(text: str, values: Mapping[str, Number]) -> str:
     name, equals, fill = text.partition("=")
-    return f"{name}{equals}{_evaluate_fill(fill, _writers(values)[1])}" if equals else text
+    return f"{name}{equals}{_evaluate_fills(fill, _writers(values)[1])}" if equals else text
 
 
 def _evaluate_option(name: str, value: Any, values: Mapping[str, Number]) -> Any:

@@ -197,7 +197,10 @@ def test_a_constant_array_without_values_is_named(
     assert capsys.readouterr().err == ""
     words = ["constants.cu:set", "--grid", "1", "--block", "8", "--arg", "out:f32[8]"]
     assert main(["run", *words, "-q"]) == 0
-    assert "variable settings, so it holds zeros: memlab fills" in capsys.readouterr().err
+    assert (
+        "variable settings, so it holds zeros: use --const settings=random"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_functor_has_its_place(folder: Path) -> None:

@@ -14,7 +14,8 @@ from fuzzing import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlab.device.inputs import element_type, load_array
+from memlab.device.inputs import load_array
+from memlab.device.structure_arrays import element_type
 from memlab.errors import UsageError
 
 SHAPE = (4, 8)

@@ -12,8 +12,9 @@ from fuzzing import NUMBERS, ODD, WORDS, cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlab.device.inputs import argument_bytes, element_type, make_inputs
+from memlab.device.inputs import argument_bytes, make_inputs
 from memlab.device.references import output_references
+from memlab.device.structure_arrays import element_type
 from memlab.errors import MemlabError, UsageError
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import (

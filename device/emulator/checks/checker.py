@@ -285,11 +285,18 @@ class Checker(ExecutionPolicy):
         """The accesses that leave an array member of a structure, where subscripts name it."""
         return self._members.observations()
 
-    def never_written(self, name: str) -> NDArray[np.int64]:
-        """Row-major positions of an output's elements that were never stored to."""
+    def never_written(
+        self, name: str, padding: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.int64]:
+        """Row-major positions of an output's elements that were never stored to.
+
+        Args:
+            name: The output.
+            padding: Which bytes of an element need not be written; None for none.
+        """
         if self._initialisation is None:
             return np.zeros(0, np.int64)
-        return self._initialisation.never_written(name)
+        return self._initialisation.never_written(name, padding)
 
     def writes_to(self, name: str) -> frozenset[int]:
         """The instructions that may write to an array of global memory."""

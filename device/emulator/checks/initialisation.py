@@ -69,16 +69,25 @@ class InitializationCheck:
         if access.kind != "load":
             empty[access.units] = False
 
-    def never_written(self, name: str) -> NDArray[np.int64]:
+    def never_written(
+        self, name: str, padding: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.int64]:
         """Row-major positions of an output's elements that were not written.
 
         If the elements are bytes, gaps that may be padding of structures are left out.
+
+        Args:
+            name: The output.
+            padding: Which bytes of an element need not be written; None for none.
         """
         array = self._memory.find(name)
         unwritten = np.repeat(self._array_units(name), self._unit_bytes["global"])[: array.size]
         if array.element_bytes == 1:
             unwritten &= ~_possible_padding(unwritten, self._widest_store_bytes[name])
-        return np.flatnonzero(unwritten.reshape(-1, array.element_bytes).any(axis=1))
+        by_element = unwritten.reshape(-1, array.element_bytes)
+        if padding is not None:
+            by_element = by_element[:, ~padding]
+        return np.flatnonzero(by_element.any(axis=1))
 
     def _array_units(self, name: str) -> Lanes:
         array, unit = self._memory.find(name), self._unit_bytes["global"]

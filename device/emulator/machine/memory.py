@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -197,8 +198,8 @@ class GlobalMemory(Segment):
 
 
 def write_tracking_bytes(element_bytes: Iterable[int]) -> int:
-    """Bytes of the units by which stores are tracked: 4, or those of the smallest elements."""
-    return min(4, *element_bytes, 4)
+    """Bytes of the units by which stores are tracked: the largest that divide 4 and elements."""
+    return math.gcd(4, *element_bytes)
 
 
 def find_fault(segment: Segment, addresses: Lanes, size: int, what: str) -> tuple[str, int]:

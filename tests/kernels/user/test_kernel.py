@@ -172,7 +172,10 @@ def test_an_occupancy_needs_no_more_than_a_block() -> None:
             {"constants": ("alpha=one",)},
             "--const alpha (f64): an array cannot be filled with 'one'",
         ),
-        ({"constants": ("pointers=random",)}, "--const pointers: its elements are not numbers"),
+        (
+            {"constants": ("pointers=random",)},
+            "--const pointers: its elements are neither numbers nor",
+        ),
     ],
 )
 def test_what_a_device_cannot_do_is_said(changes: dict[str, Any], said: str) -> None:
