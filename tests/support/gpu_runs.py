@@ -16,15 +16,20 @@ _OF_CACHES = ("l1_", "lrc_", "l2_", "dram_")
 """Counters that depend on sizes of caches, which may not be those of a datasheet."""
 
 
+def require_gpu() -> None:
+    """Skip the test where there is no GPU."""
+    try:
+        open_device(0)
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
 def run_on_gpu(kernel: Any, **launch: Any) -> Run:
     """Run a kernel on the first GPU with a reference or expected arrays, and check both.
 
     Skips the test where there is no GPU, or a part of the package that compiles the kernel.
     """
-    try:
-        open_device(0)
-    except DeviceError as error:
-        pytest.skip(str(error))
+    require_gpu()
     try:
         run = memlab.run(kernel, **{**launch, "device": 0, "samples": 5})
     except UsageError as error:
