@@ -32,7 +32,7 @@ def reason_to_leave_out(command: Command, folder: Path, left_out: Iterable[Comma
                 return f"{file.name} needs {package}: pip install '{extra}'"
     for missed in left_out:
         label = _label(missed)
-        if label and label in command.words:
+        if label in command.words:
             return f"the run {label!r} was left out"
     return ""
 

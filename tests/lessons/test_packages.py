@@ -13,7 +13,7 @@ from memlab.lessons.packages import reason_to_leave_out
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("import json\nimport numpy as np\nfrom . import part\n", ""),
+        ("import json\nimport numpy as np\nfrom . import part\nfrom .other import x\n", ""),
         ("import helper\n", ""),
         ("import no_such.part\n", "kernels.py needs no_such: pip install 'no_such'"),
         ("from no_such.part import x\n", "kernels.py needs no_such: pip install 'no_such'"),

@@ -106,8 +106,13 @@ def test_a_command_that_fails_ends_the_lesson(
     assert f"{find_lesson(2).commands[0].line} gave the exit code 3" in err
 
 
+@pytest.mark.parametrize(("package", "following"), [("triton", 0), ("numba", 1)])
 def test_what_needs_a_missing_package_is_left_out(
-    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    package: str,
+    following: int,
+    folder: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ran = []
 
@@ -116,18 +121,21 @@ def test_what_needs_a_missing_package_is_left_out(
         return subprocess.CompletedProcess(words, 0)
 
     monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(packages, "find_spec", lambda name: None if name == "triton" else True)
+    monkeypatch.setattr(packages, "find_spec", lambda name: None if name == package else True)
     new = folder.parent / "new"
     assert main(["lesson", "16", "--run", "--folder", str(new)]) == 0
 
     commands = [each.words for each in find_lesson(16).commands]
-    missing = [words for words in commands if "product_triton.py:tiled" in words]
-    assert missing
-    assert ran == [words for words in commands if words not in missing]
+    needing = [words for words in commands if f"product_{package}.py:tiled" in words]
+    comparing = [words for words in commands if words[0] == "compare" and package in words]
+    assert (bool(needing), len(comparing)) == (True, following)
+    assert ran == [words for words in commands if words not in needing + comparing]
     out, err = capfd.readouterr()
     assert all(f"$ {each.line}\n" in out for each in find_lesson(16).commands)
-    advice = "memlab: left out: product_triton.py needs triton: pip install 'memlab[triton]'"
-    assert err.splitlines()[:-1] == [advice] * len(missing)
+    advice = f"memlab: left out: product_{package}.py needs {package}: "
+    advice += f"pip install 'memlab[{package}]'"
+    after = f"memlab: left out: the run {package!r} was left out"
+    assert err.splitlines()[:-1] == [advice] * len(needing) + [after] * following
 
 
 def test_in_a_terminal_each_command_waits(folder: Path) -> None:
