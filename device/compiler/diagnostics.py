@@ -149,16 +149,22 @@ def missing_header(log: str) -> str:
     return found[1] if found else ""
 
 
-def _errors_first(log: str, source_name: str) -> str:
-    """The errors of a log without its warnings, those in the user's file first.
-
-    A message is a line that names its place, with the lines up to the next one.
-    """
+def _messages(log: str) -> list[list[str]]:
+    """The messages of a log, each as its lines."""
     messages: list[list[str]] = []
     for line in log.splitlines():
         if _MESSAGE.match(line) or not messages:
             messages.append([])
         messages[-1].append(line)
+    return messages
+
+
+def _errors_first(log: str, source_name: str) -> str:
+    """The errors of a log without its warnings, those in the user's file first.
+
+    A message is a line that names its place, with the lines up to the next one.
+    """
+    messages = _messages(log)
     errors = [each for each in messages if not _WARNING.match(each[0])]
     if not any(_ERROR.match(each[0]) for each in errors):
         return log
@@ -174,11 +180,21 @@ def _advice(log: str, left_out: Sequence[str], nvcc_advice: str) -> str:
     header = missing_header(log)
     if header:
         return headers.missing_header_advice(header)
-    advice = next((text for pattern, text in _ADVICE_BY_MESSAGE if re.search(pattern, log)), "")
+    # Others are often consequences of the first one.
+    first = "\n".join(_messages(log)[0]) if log else ""
+    advice = next((text for pattern, text in _ADVICE_BY_MESSAGE if re.search(pattern, first)), "")
     if left_out and not advice:
-        # Its types and functions are often named after it.
-        first = next((name for name in left_out if PurePath(name).stem in log), left_out[0])
-        return headers.missing_header_advice(first)
+        # The types and functions of a library are often named after its header.
+        stems = {name: PurePath(name).stem for name in left_out}
+        named = next(
+            (name for name in left_out if len(stems[name]) > 3 and stems[name] in first), ""
+        )
+        if named or len(left_out) == 1:
+            return headers.missing_header_advice(named or left_out[0])
+        return (
+            "name the folders of the headers that device code needs with -I DIR, or the project's "
+            "folder with --root DIR"
+        )
     if nvcc_advice and any(re.search(pattern, log) for pattern in _NVRTC_LIMITS):
         return f"NVRTC compiles only device code: {advice or _RTC_GUARD}, or {nvcc_advice}"
     return advice

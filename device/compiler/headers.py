@@ -170,7 +170,7 @@ def missing_header_advice(name: str) -> str:
             f"CUDA's headers come with `pip install {' '.join(missing)}`, "
             "your own are found with -I DIR"
         )
-    return f"name the folder of {name} with -I DIR"
+    return f"name the folder of {name} with -I DIR, or the project's folder with --root DIR"
 
 
 def _toolkit_state() -> tuple[str, ...]:

@@ -43,6 +43,7 @@ _DEFINITIONS = "memlab_definitions.h"
 _COPIES = "memlab_copies"
 _SOURCE_FOLDER, _INCLUDE_FOLDER = "memlab_beside", "memlab_include"
 _STUB_FOLDER, _EMPTY_FOLDER = "memlab_stubs", "memlab_empty"
+_TOOLKIT_FOLDER = "memlab_toolkit"
 _DEPTH = 8
 """How often a name of a header that is left out may begin with `../`."""
 
@@ -163,6 +164,7 @@ def run_nvcc(
         named = _lay_out(folder, unit, included, changes)
         options = _safe_options(unit)
         folders = [f"-I{name}" for name in named if name.startswith(_INCLUDE_FOLDER)]
+        toolkit = [name for name in named if name.startswith(_TOOLKIT_FOLDER)]
         front_end = [
             *(
                 "-ptx",
@@ -176,6 +178,7 @@ def run_nvcc(
             *("-Xcompiler", "-imacros", "-Xcompiler", _DEFINITIONS),
             *("-Xcompiler", "-fno-diagnostics-show-caret", *folders),
             *("-Xcompiler", f"-idirafter{_STUB_FOLDER}"),
+            *(word for name in toolkit for word in ("-Xcompiler", f"-idirafter{name}")),
             *("-Xcompiler", f"-idirafter{_empty_search_folder()}"),
             *("-Xcicc", "--orig_src_path_name", "-Xcicc", f"/{_SOURCE}"),  # names do not change
         ]
@@ -206,7 +209,7 @@ def run_nvcc(
         if unit.name_expression and not lowered:
             return f"__nv_name_map(1): error: {unit.name_expression} names no function"
         tools = [toolchain.nvcc, toolchain.host_compiler]
-        system = [path for path in read if _is_below(path, toolchain.folders)]
+        system = [path for path in read if not path.is_relative_to(folder)]
         states = (file_state(path) for path in dict.fromkeys([*tools, *system]))
         return CompilerOutput(
             ptx.rstrip("\n"),
@@ -263,6 +266,9 @@ def _lay_out(
     (folder / _SOURCE_FOLDER / _SOURCE).write_text(source, errors="surrogateescape")
     named[_STUB_FOLDER] = str(headers.HOST_HEADERS)
     (folder / _STUB_FOLDER).symlink_to(headers.HOST_HEADERS, target_is_directory=True)
+    for index, path in enumerate(headers.toolkit_folders()):  # nvcc's may be pip's, which has less
+        named[f"{_TOOLKIT_FOLDER}{index}"] = path
+        (folder / f"{_TOOLKIT_FOLDER}{index}").symlink_to(path, target_is_directory=True)
     search = folder / _empty_search_folder()
     search.mkdir(parents=True)
     for name in changes.left_out:

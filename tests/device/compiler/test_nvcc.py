@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memlab.device.compiler import compilation, nvcc, nvrtc
+from memlab.device.compiler import compilation, headers, nvcc, nvrtc
 from memlab.device.compiler import compile as compiler
 from memlab.device.compiler.cubin import machine_code_sha256
 from memlab.device.compiler.diagnostics import CompileError, NameExpressionError
@@ -253,6 +253,18 @@ def test_headers_that_do_not_exist_are_left_out_and_named(more, by, tmp_path):
     assert ", 7;" in output.ptx
 
 
+def test_nvcc_too_finds_the_headers_of_another_toolkit(tmp_path, monkeypatch):
+    include = tmp_path / "toolkit/include"
+    include.mkdir(parents=True)
+    (include / "cuda_runtime.h").write_text("#error of the toolkit\n")
+    (include / "only_there.h").write_text("#define VALUE 5\n")
+    monkeypatch.setattr(headers.cuda_tools, "toolkit_folders", lambda: iter([include.parent]))
+    source = "#include <only_there.h>\n__global__ void k(int* p) { *p = VALUE; }"
+    output = compiled_by_nvcc(TranslationUnit(source, "k.cu", HOPPER))
+    assert ", 5;" in output.ptx
+    assert str(include / "only_there.h") in [path for path, *_ in output.files]
+
+
 def test_a_header_that_device_code_needs_is_named_with_the_next_step(tmp_path):
     source = '#include "vec.h"\n__global__ void k(vec3* p) { p->x = 7; }'
     with pytest.raises(CompileError) as caught:
@@ -260,7 +272,13 @@ def test_a_header_that_device_code_needs_is_named_with_the_next_step(tmp_path):
     message = str(caught.value)
     assert message.startswith(f'{tmp_path}/k.cu(2): error: identifier "vec3" is undefined')
     assert "Left out, since not found: vec.h\n" in message
-    assert message.splitlines()[-1] == "name the folder of vec.h with -I DIR"
+    advice = "with -I DIR, or the project's folder with --root DIR"
+    assert message.splitlines()[-1] == f"name the folder of vec.h {advice}"
+    more = f'#include "a.h"\n#include "b.h"\n{source}'
+    with pytest.raises(CompileError) as caught:
+        compiler.compile_unit(TranslationUnit(more.replace("vec.h", "c.h"), "k.cu", HOPPER))
+    last = str(caught.value).splitlines()[-1]
+    assert last == f"name the folders of the headers that device code needs {advice}"
 
 
 def test_a_header_that_the_source_asks_for_first_is_not_replaced(tmp_path):
