@@ -184,6 +184,7 @@ CHOICES = {
     "shared": NUMBERS | VALUES,
     "defines": st.lists(PAIRS | WORDS, max_size=3) | VALUES,
     "include": st.lists(WORDS, max_size=2) | VALUES,
+    "root": st.sampled_from((".", "nowhere")) | VALUES,
     "std": st.sampled_from(CPP_STANDARDS) | VALUES,
     "max_registers": NUMBERS | VALUES,
     "use_fast_math": st.booleans() | VALUES,

@@ -24,7 +24,7 @@ HARDWARE = {"global_load_requests": 33554432, "l2_read_sectors": 110000000, "dur
 def nsight_compute(monkeypatch: pytest.MonkeyPatch, make_run: Callable[..., Run]) -> None:
     """Let every launch give the same measurement, and Nsight Compute count `HARDWARE`."""
     measurement = make_run().measurement
-    monkeypatch.setattr(EmulatedDevice, "run", lambda *_: measurement)
+    monkeypatch.setattr(EmulatedDevice, "run", lambda *_, **__: measurement)
     monkeypatch.setattr(hardware, "hardware_counters", lambda _: HARDWARE)
 
 
