@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 MAX_NAME_CHARACTERS = 120
 """A longer name is shortened in its middle; the run's section has it whole."""
 
+_UUID_CHARACTERS = len("GPU-") + 8
+"""The start of a GPU's UUID that `nvidia-smi` and job systems show, enough to tell GPUs apart."""
+
 SHOWN_PEAK = "fp32"
 """The arithmetic peak that is always drawn at first; others are where a run used their pipe."""
 
@@ -118,15 +121,29 @@ def chart_data(runs: Sequence[ChartRun], devices: Sequence[DeviceRoofs]) -> dict
     return {
         "levels": [{"key": level, "label": ceiling_label(level)} for level in TRAFFIC_LEVELS],
         "devices": [
-            _device(entry, [named.run for named in runs if named.device == place])
-            for place, entry in enumerate(devices)
+            _device(name, entry, [named.run for named in runs if named.device == place])
+            for place, (name, entry) in enumerate(zip(device_names(devices), devices, strict=True))
         ],
         "runs": [_run(named) for named in runs],
     }
 
 
-def device_text(device: DeviceSummary) -> str:
-    """Name a device and whether it is a real one: `NVIDIA H200, sm_90, emulated`."""
+def device_names(devices: Sequence[DeviceRoofs]) -> list[str]:
+    """Name devices, and whether they are real ones: `NVIDIA H200, sm_90, emulated`.
+
+    GPUs that would have the same name, as each worker of a sweep has a `cuda:0`, are told apart by
+    the start of their UUIDs.
+    """
+    names = [_device_name(entry.device) for entry in devices]
+    return [
+        f"{name}, {_plain(entry.device.uuid[:_UUID_CHARACTERS])}"
+        if names.count(name) > 1 and entry.device.uuid
+        else name
+        for name, entry in zip(names, devices, strict=True)
+    ]
+
+
+def _device_name(device: DeviceSummary) -> str:
     where = "emulated" if device.kind == "emulated" else device.key
     return _plain(f"{device.name}, {architecture_name(device.compute_capability)}, {where}")
 
@@ -172,7 +189,7 @@ def _plain(text: str) -> str:
     return printable(elide_middle(text, MAX_NAME_CHARACTERS))
 
 
-def _device(entry: DeviceRoofs, runs: Sequence[Run]) -> dict[str, Any]:
+def _device(name: str, entry: DeviceRoofs, runs: Sequence[Run]) -> dict[str, Any]:
     used = {
         pipe
         for run in runs
@@ -182,8 +199,8 @@ def _device(entry: DeviceRoofs, runs: Sequence[Run]) -> dict[str, Any]:
     used |= {run.placement.ceiling for run in runs}.intersection(INTEGER_KINDS)
     reached = ceilings_by_key(entry.measured)
     return {
-        "key": _plain(entry.device.key),
-        "name": device_text(entry.device),
+        "key": _plain(entry.device.uuid or entry.device.key),
+        "name": name,
         "roofs": [
             {
                 "key": ceiling.key,

@@ -11,7 +11,7 @@ from memlab.roofline.placement import bytes_moved, roofline_point
 from memlab.roofline.reports.page.chart import (
     chart_data,
     chart_runs,
-    device_text,
+    device_names,
     parameters_line,
     rate_text,
     roof_text,
@@ -100,7 +100,7 @@ def report_document(
     }
     body = "\n".join(
         (
-            _header(title, [device_text(entry.device) for entry in devices], len(runs), date),
+            _header(title, device_names(devices), len(runs), date),
             "<main>",
             _roofline([reported.run for reported in runs], devices),
             _overview(named),
@@ -132,8 +132,8 @@ def _roofline(runs: Iterable[Run], devices: Sequence[DeviceRoofs]) -> str:
         for key, label in levels
     )
     options = "".join(
-        f'<option value="{place}">{escape(device_text(entry.device))}</option>'
-        for place, entry in enumerate(devices)
+        f'<option value="{place}">{escape(name)}</option>'
+        for place, name in enumerate(device_names(devices))
     )
     chooser = f'<label class="device">Device <select id="device">{options}</select></label>'
     return Template(asset("roofline.html")).substitute(

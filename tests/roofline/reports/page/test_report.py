@@ -11,7 +11,7 @@ import pytest
 from example_runs import measurement, run, run_of
 from report_pages import HOSTILE, crowd, detailed_run, hostile_runs, ladder_page, page_of
 
-from memlab.roofline.reports.page.chart import DeviceRoofs, chart_runs
+from memlab.roofline.reports.page.chart import DeviceRoofs, chart_data, chart_runs, device_names
 from memlab.roofline.reports.page.run import costly_lines, known_lines
 from memlab.roofline.run import RunIdentity
 
@@ -122,6 +122,22 @@ def test_every_run_has_a_name_of_its_own():
     assert [each.key for each in named] == ["n1", "n2", "n3", "n4"]
     stored = [replace(each, id=10 + place) for place, each in enumerate(runs)]
     assert [each.key for each in chart_runs(stored, devices)] == ["10", "11", "12", "13"]
+
+
+def test_two_gpus_of_one_name_are_told_apart():
+    base = measurement("tiled16")
+    gpu = replace(base.device, kind="cuda", key="cuda:0")
+    other = replace(gpu, key="cuda:1", uuid="GPU-00000000-0")
+    first, second = (replace(gpu, uuid=f"GPU-{digit * 8}-5") for digit in "12")
+    roofs = [DeviceRoofs(each, ()) for each in (first, second, other)]
+    names = device_names(roofs)
+    assert names[0].endswith("cuda:0, GPU-11111111")
+    assert names[1].endswith("cuda:0, GPU-22222222")
+    assert names[2].endswith("cuda:1")
+    page = page_of([run_of(replace(base, device=each)) for each in (first, second, other)])
+    assert re.findall("<option [^>]*>(.*?)</option>", page) == names
+    keys = [device["key"] for device in chart_data([], roofs)["devices"]]
+    assert len(set(keys)) == 3  # they stand in the page's address
 
 
 def test_a_run_without_counters_has_its_time_alone():
