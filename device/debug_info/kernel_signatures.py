@@ -159,18 +159,31 @@ def _parts_at_offset(name: str, kind: Die, offset_bytes: int) -> Iterator[Struct
             )
 
 
-def _structure_type(plain: Die) -> StructureType | None:
-    """The type of a structure; None if it is none, or its members are not all numbers."""
+def _structure_type(
+    plain: Die, known: dict[int, StructureType | None] | None = None
+) -> StructureType | None:
+    """The type of a structure; None if it is none, or its members are not all numbers.
+
+    Args:
+        plain: The type.
+        known: Structures that were read already, by their offsets: nested ones are read once.
+    """
+    known = {} if known is None else known
     if not dwarf.is_structure(plain):
         return None
-    members = _member_types(plain, 0)
-    names = {member.name for member in members or ()}
-    if not members or len(names) < len(members):  # a member hides that of a base class
-        return None
-    return StructureType(dwarf.type_bytes(plain), tuple(members))
+    if plain.offset not in known:
+        members = _member_types(plain, 0, known)
+        names = {member.name for member in members or ()}
+        is_usable = members and len(names) == len(members)  # no member hides that of a base class
+        known[plain.offset] = (
+            StructureType(dwarf.type_bytes(plain), tuple(members or ())) if is_usable else None
+        )
+    return known[plain.offset]
 
 
-def _member_types(structure: Die, offset_bytes: int) -> list[MemberType] | None:
+def _member_types(
+    structure: Die, offset_bytes: int, known: dict[int, StructureType | None]
+) -> list[MemberType] | None:
     """The members of a part of a structure from a byte on; None if not all are numbers."""
     if dwarf.type_tag(structure) == "union_type":
         return None
@@ -185,12 +198,12 @@ def _member_types(structure: Die, offset_bytes: int) -> list[MemberType] | None:
             return None
         dtype = dwarf.dtype_name(element)
         if not name:  # a base class, or a structure without a name
-            inner = _member_types(element, start)
+            inner = _member_types(element, start, known)
             if inner is None:
                 return None
             members += inner
             continue
-        whole = _structure_type(element)
+        whole = _structure_type(element, known)
         if not dtype and whole is None:
             return None
         shape = dwarf.array_shape(kind)

@@ -111,10 +111,7 @@ def _local_variables(function: Die) -> Iterator[Die]:
 
 
 def _type_layout(variable_type: Die, known: dict[int, tuple[MemberLayout, ...]]) -> VariableLayout:
-    (
-        """The layout of a type; `known` caches the members of structures."""
-        """The layout of a type; `known` caches the members of structures."""
-    )
+    """The layout of a type; `known` caches the members of structures."""
     element, _ = dwarf.array_element_type(variable_type)
     if dwarf.is_structure(element) and element.offset not in known:
         known[element.offset] = tuple(
