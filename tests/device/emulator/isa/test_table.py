@@ -200,8 +200,8 @@ def test_an_unknown_opcode_is_named_with_its_lines() -> None:
         load_program(parse_ptx(text), "k", source)
     assert str(error.value) == (
         "the emulator has no opcode wgmma.fence.sync.aligned (PTX line 8, source line 2: wgmma();)"
-        ": of the tensor cores' products it knows dense ones of f16, bf16, tf32, f64 and 8-bit "
-        "integers by mma and wmma; others need a GPU"
+        ": products of several warps need a GPU; Triton does without it on --device a100, or for "
+        "arch='sm80'"
     )
 
 
