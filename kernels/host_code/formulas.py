@@ -164,17 +164,27 @@ def exact_quotient(dividend: Formula, divisor: Formula) -> Formula | None:
     return _sum(terms)
 
 
+def _whole_quotient(
+    dividend: Formula, divisor: Formula, rounding: Callable[[Fraction], int]
+) -> Formula | None:
+    """The quotient that needs no symbol for its rounding; None if there is none."""
+    exact = exact_quotient(dividend, divisor)
+    if exact is None:
+        return None
+    if exact.constant is not None:
+        return number(rounding(exact.constant))
+    return exact if _is_integral(exact) else None
+
+
 def floor_quotient(dividend: Formula, divisor: Formula) -> Formula:
     """Divide whole numbers as C++ does: toward zero; unknown numbers are sizes, so down.
 
     Raises:
         FormulaError: The divisor is 0.
     """
-    exact = exact_quotient(dividend, divisor)
-    if exact is not None and exact.constant is not None:
-        return number(math.trunc(exact.constant))
-    if exact is not None and _is_integral(exact):
-        return exact
+    whole = _whole_quotient(dividend, divisor, math.trunc)
+    if whole is not None:
+        return whole
     lowered = dividend - divisor + number(1)  # (n + b - 1) / b is n / b rounded up
     if lowered.constant is None and len(lowered.terms) < len(dividend.terms):
         return ceil_quotient(lowered, divisor)
@@ -187,11 +197,9 @@ def ceil_quotient(dividend: Formula, divisor: Formula) -> Formula:
     Raises:
         FormulaError: The divisor is 0.
     """
-    exact = exact_quotient(dividend, divisor)
-    if exact is not None and exact.constant is not None:
-        return number(math.ceil(exact.constant))
-    if exact is not None and _is_integral(exact):
-        return exact
+    whole = _whole_quotient(dividend, divisor, math.ceil)
+    if whole is not None:
+        return whole
     return _atom("ceil", dividend, divisor)
 
 
