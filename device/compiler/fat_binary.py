@@ -18,9 +18,6 @@ from memlab.device.compiler import forked_process, ptx_text
 from memlab.device.compiler.cuda_tools import find_cuda_tool
 from memlab.errors import DeviceError, UsageError
 
-CUOBJDUMP_PACKAGE = "nvidia-cuda-cuobjdump"
-"""The pip package that brings cuobjdump; the extra `nvcc` installs it."""
-
 _EXTRACTED = re.compile(r"\.(sm_\d+[af]?)\.cubin$")
 _FATAL = re.compile(r"^cuobjdump (?:fatal|error)\s*:\s*(.*)$", re.M)
 _CHILD_TIMEOUT_S = forked_process.COMPILE_TIMEOUT_S - 5

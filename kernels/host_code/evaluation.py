@@ -17,7 +17,7 @@ from memlab.kernels.host_code.arithmetic import (
     number_value,
     same_number,
 )
-from memlab.kernels.host_code.formulas import FormulaError, number
+from memlab.kernels.host_code.formulas import FormulaError
 from memlab.kernels.host_code.machine import (
     Machine,
     truth_of,
@@ -60,7 +60,6 @@ _LIMITS = {
     "FLT_MAX": (2 - 2**-23) * 2.0**127,
     "DBL_MAX": 1.7976931348623157e308,
 }
-ONE = number(1)
 
 
 def evaluate(machine: Machine, node: Node | None) -> Value:
