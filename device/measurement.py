@@ -168,6 +168,11 @@ class Counters(NamedCounters):
         global_atomic_slice_passes: Passes of global atomics in the slice of the L2 that they use
             most, one after the other: as many for a sector of a request as lanes have one address.
         global_atomic_float_passes: Passes in the sector that additions of floating point use most.
+        texture_requests: Global load requests that fetch from a texture.
+        texture_sectors: Sectors of these; for CUDA arrays by an assumed layout
+            (`device/texture_arrays.py`).
+        surface_requests: Global load and store requests that access a surface.
+        surface_sectors: Sectors of these, by the same layout.
         flop_fp32: FLOPs executed by the FP32 pipe; one FMA is two.
         flop_fp64: FLOPs executed by the FP64 pipe.
         flop_fp16: FLOPs of `half` outside the tensor cores; one FMA of a `half2` is four. (Nsight
@@ -177,6 +182,7 @@ class Counters(NamedCounters):
             cores as operations of the tensor pipe.
         flop_tensor_fp16: FLOPs of `mma` with FP16 factors.
         flop_tensor_bf16: FLOPs of `mma` with BF16 factors.
+        flop_tensor_fp8: FLOPs of `mma` with factors of 8 bits, E4M3 or E5M2.
         iop_alu: Integer instructions of the ALU pipe (sums, logic, shifts, comparisons), summed
             over threads, with those whose predicate is off; counted as
             `InstructionCounters.counted` says, as are the next two. Those of the uniform datapath
@@ -228,6 +234,10 @@ class Counters(NamedCounters):
     constant_load_passes = NamedCount(("constant", "load"), "wavefronts")
     global_atomic_slice_passes: int = 0
     global_atomic_float_passes: int = 0
+    texture_requests: int = 0
+    texture_sectors: int = 0
+    surface_requests: int = 0
+    surface_sectors: int = 0
     flop_fp32: int = 0
     flop_fp64: int = 0
     flop_fp16: int = 0
@@ -235,6 +245,7 @@ class Counters(NamedCounters):
     flop_tensor_tf32: int = 0
     flop_tensor_fp16: int = 0
     flop_tensor_bf16: int = 0
+    flop_tensor_fp8: int = 0
     iop_alu: int = 0
     iop_fma: int = 0
     iop_xu: int = 0
@@ -274,6 +285,7 @@ FLOP_COUNTERS = {
     "tf32": "flop_tensor_tf32",
     "fp16": "flop_tensor_fp16",
     "bf16": "flop_tensor_bf16",
+    "fp8": "flop_tensor_fp8",
 }
 """The counter of each pipe's FLOPs, by the key of the pipe's peak: `fp16` and `bf16` are those of
 the tensor cores, `fp16_fma` and `bf16_fma` those of the CUDA cores."""
@@ -284,7 +296,7 @@ def flop_by_pipe(counters: Counters) -> dict[str, int]:
 
     Returns:
         `fp32` and `fp64`, then the others that executed any: `fp16_fma` and `bf16_fma` of the CUDA
-        cores; `tf32`, `fp16` and `bf16` of the tensor cores.
+        cores; `tf32`, `fp16`, `bf16` and `fp8` of the tensor cores.
     """
     executed: dict[str, int] = {
         pipe: getattr(counters, name) for pipe, name in FLOP_COUNTERS.items()

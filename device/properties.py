@@ -31,7 +31,7 @@ DATA_RATE = 2
 CUDA_CORE_KINDS = ("fp32", "fp64", "fp16_fma", "bf16_fma")
 """Kinds of floating-point arithmetic with lanes in an SM; the other kinds are the tensor cores'."""
 
-PEAK_KINDS = ("fp64", "fp32", "fp16_fma", "bf16_fma", "tf32", "fp16", "bf16")
+PEAK_KINDS = ("fp64", "fp32", "fp16_fma", "bf16_fma", "tf32", "fp16", "bf16", "fp8")
 """Kinds of floating-point arithmetic with a peak, the CUDA cores' first."""
 
 INTEGER_KINDS = ("int_alu", "int_fma", "int_xu")
@@ -116,7 +116,8 @@ class DeviceProperties(Presentable):
         peak_memory_bandwidth_bytes_per_s: The vendor's figure; None if it follows from the memory
             clock and the bus width.
         peak_clock_hz: The clock that peaks assume, if it is not `clock_rate_hz`.
-        tensor_flop_per_s: Dense peaks of the tensor cores by input type, `tf32`, `fp16`, `bf16`.
+        tensor_flop_per_s: Dense peaks of the tensor cores by input type, `tf32`, `fp16`, `bf16`,
+            `fp8`.
         tensor_clock_hz: The clock that `tensor_flop_per_s` assumes.
         l1_cache_bytes_per_sm: The unified memory that L1 and shared memory divide between them.
         constant_passes_per_clock_per_sm: Addresses that the constant cache serves, of one word.
@@ -410,8 +411,8 @@ def peak_flop_per_s(properties: DeviceProperties, kind: str) -> float | None:
 
     Args:
         properties: The device.
-        kind: `fp32`, `fp64`, `fp16_fma` or `bf16_fma` for the CUDA cores, `tf32`, `fp16` or `bf16`
-            for the tensor cores.
+        kind: `fp32`, `fp64`, `fp16_fma` or `bf16_fma` for the CUDA cores, `tf32`, `fp16`, `bf16` or
+            `fp8` for the tensor cores.
 
     Returns:
         FLOP per second at `clock_of_peak_hz`; None if a factor is unknown.

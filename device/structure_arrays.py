@@ -27,19 +27,23 @@ def element_type(name: str) -> np.dtype[Any]:
 
 
 def structure_type(structure: StructureType) -> np.dtype[Any]:
-    """The NumPy type of a structure, with the names, offsets and size that the compiler chose."""
+    """The NumPy type of a structure, with the names, offsets and size that the compiler chose.
+
+    Pointers are left out, as if they were padding.
+    """
+    members = [member for member in structure.members if not member.is_pointer]
     formats: list[Any] = [
         (
             structure_type(member.structure) if member.structure else element_type(member.dtype),
             member.shape,
         )
-        for member in structure.members
+        for member in members
     ]
     return np.dtype(
         {
-            "names": [member.name for member in structure.members],
+            "names": [member.name for member in members],
             "formats": formats,
-            "offsets": [member.offset_bytes for member in structure.members],
+            "offsets": [member.offset_bytes for member in members],
             "itemsize": structure.nbytes,
         }
     )
@@ -59,6 +63,17 @@ def numbers_of(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
         return
     for name in array.dtype.names:
         yield from numbers_of(array[name])
+
+
+def placed_numbers(structure: np.generic) -> list[tuple[int, Any]]:
+    """The numbers of one structure with their offsets, bytes, each as a Python number."""
+    whole = np.array(structure)
+    start = whole.__array_interface__["data"][0]
+    return [
+        (number.__array_interface__["data"][0] - start, number.item())
+        for part in numbers_of(whole)
+        for number in (part[(*index, ...)] for index in np.ndindex(part.shape))
+    ]
 
 
 def number_names(dtype: np.dtype[Any]) -> list[str]:

@@ -41,6 +41,7 @@ CEILING_LABELS = {
     "tf32": "TF32 tensor",
     "fp16": "FP16 tensor",
     "bf16": "BF16 tensor",
+    "fp8": "FP8 tensor",
 }
 """The name of a ceiling in tables and pictures, by its key."""
 

@@ -18,8 +18,8 @@ class Ceiling:
 
     Attributes:
         key: `dram`, `l2`, `l1` (with shared memory, which has the same port), `fp32`, `fp64`,
-            `fp16_fma` and `bf16_fma` (on the CUDA cores), `tf32`, `fp16` and `bf16` (on the tensor
-            cores), or `int_alu`, `int_fma` and `int_xu` (integers, by pipe).
+            `fp16_fma` and `bf16_fma` (on the CUDA cores), `tf32`, `fp16`, `bf16` and `fp8` (on the
+            tensor cores), or `int_alu`, `int_fma` and `int_xu` (integers, by pipe).
         label: The name in pictures and tables, e.g. `DRAM`.
         value: B/s for a memory level, FLOP/s for a pipe, integer operations of threads per second
             (OP/s) for the integers of a pipe.

@@ -100,6 +100,7 @@ def check_launch(
         for output in outputs:
             padding = None if output.structure is None else padding_bytes(output.structure)
             missing = checker.never_written(output.name, padding)
+            missing = execution.row_major(output, missing)
             if missing.size and builder.is_decided_by_data(output):
                 notes.append(builder.left_out_by_data(output, missing))
             elif missing.size:

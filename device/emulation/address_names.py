@@ -12,6 +12,7 @@ from memlab.device.debug_info.symbols import layout_of, layouts, source_name
 from memlab.device.debug_info.variable_layouts import MemberLayout, VariableLayout
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.checks.pointer_origin import find_pointer_origins
+from memlab.device.texture_arrays import footprint_bytes
 from memlab.kernels.launch import Launch, StructureType
 
 WORD_BYTES = 4
@@ -94,7 +95,10 @@ class AddressNames:
         ]
         self._buffer_layouts = {
             buffer.name: VariableLayout(
-                buffer.shape,
+                # The elements of a texture are named by their places in memory.
+                buffer.shape
+                if buffer.view is None
+                else (footprint_bytes(buffer) // buffer.element_bytes,),
                 buffer.element_bytes,
                 _member_layouts(buffer.structure),
                 "" if buffer.structure else _short_type_name(buffer.dtype),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -20,7 +20,9 @@ from memlab.device.emulation.block_parts import (
     run_parts,
     threads,
 )
+from memlab.device.emulation.texture_objects import object_bytes
 from memlab.device.emulator.codegen.program_code import native_program
+from memlab.device.emulator.isa.textures import OBJECT_BYTES, handle
 from memlab.device.emulator.machine.context import Workspace
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory, KernelFault, write_tracking_bytes
@@ -38,11 +40,18 @@ from memlab.device.emulator.ptx import parser
 from memlab.device.emulator.sampling.affine_values import AffineValues
 from memlab.device.emulator.sampling.block_sample import BlockCoordinates
 from memlab.device.emulator.sampling.data_dependence import has_global_atomics
-from memlab.device.inputs import POISON_BYTE, argument_bytes, make_inputs
+from memlab.device.inputs import (
+    POISON_BYTE,
+    argument_bytes,
+    array_bytes,
+    make_inputs,
+    place_members,
+)
 from memlab.device.measurement import Verification
 from memlab.device.outputs import Outputs
 from memlab.device.properties import WARP_SIZE
 from memlab.device.structure_arrays import array_type
+from memlab.device.texture_arrays import element_places, footprint_bytes
 from memlab.device.verification import UNVERIFIED, ActualOutput, verify
 from memlab.errors import UsageError
 from memlab.kernels.launch import Buffer, Launch, source_lines
@@ -94,19 +103,36 @@ class Execution:
             raise UsageError(f"{launch.kernel} takes {declared} arguments, the launch has {passed}")
         budget = budget or Budget()
         self.launch, self.seed, self.source = launch, seed, source
+        self.program = program
         self.deadline = Deadline(budget.timeout_s)
         self._chunk_bytes = _chunk_bytes(launch, program, budget)
-        sizes = {buffer.name: (buffer.nbytes, buffer.element_bytes) for buffer in launch.buffers}
+        sizes = {
+            buffer.name: (footprint_bytes(buffer), buffer.element_bytes)
+            for buffer in launch.buffers
+        }
         sizes |= {variable.name: (variable.size, 4) for variable in program.globals}
         self.memory = GlobalMemory(sizes)
-        self.inputs = make_inputs(launch, seed, {b.name: self.array(b) for b in launch.buffers})
+        self._places = {b.name: element_places(b) for b in launch.buffers if b.view is not None}
+        plain = {b.name: self._in_place(b) for b in launch.buffers if b.view is None}
+        self.inputs = make_inputs(launch, seed, plain)
+        addresses, objects = self._addresses()
+        place_members(launch, self.inputs, addresses)
+        for buffer in launch.buffers:
+            if buffer.view is not None and buffer.role == "in":
+                self._store(buffer, self.inputs[buffer.name])
         for buffer in launch.outputs:
             if buffer.name in self.inputs:  # the kernel overwrites its input
-                self.inputs[buffer.name] = self.inputs[buffer.name].copy()
+                held = self.inputs[buffer.name]
+                self.inputs[buffer.name] = _copy_with_padding(held)
         self.program = with_constants(
             program, {c.name: self.inputs[c.name] for c in launch.constants}
         )
-        self.grid = Grid(launch.grid, launch.block, launch.dynamic_shared_bytes, self._parameters())
+        self.grid = Grid(
+            launch.grid,
+            launch.block,
+            launch.dynamic_shared_bytes,
+            self._parameters(addresses, objects),
+        )
         self._workspace = Workspace()
         self.runs_in_lockstep = not can_run_in_parts(self.program)
         self._done: list[NDArray[np.int64]] = []  # chunks that ran in parts since the last reset
@@ -147,9 +173,35 @@ class Execution:
         return cls(launch, program, seed, source, budget)
 
     def array(self, buffer: Buffer) -> NDArray[Any]:
-        """A view of a buffer's elements in the emulated memory."""
-        raw = self.memory.bytes_of(buffer.name)
-        return raw.view(array_type(buffer)).reshape(buffer.shape)
+        """A buffer's elements in the emulated memory: a view, or a copy where it is a surface."""
+        if buffer.view is None:
+            return self._in_place(buffer)
+        return self._numbers(buffer)[self._places[buffer.name]]
+
+    def elements_written(self, buffer: Buffer) -> NDArray[np.int64]:
+        """Row-major positions of the elements of a buffer that were stored to."""
+        return self.row_major(buffer, self.memory.elements_written(buffer.name))
+
+    def row_major(self, buffer: Buffer, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Row-major positions of elements by their places in memory; padding is left out."""
+        if buffer.view is None:
+            return places
+        chosen = np.zeros(self._numbers(buffer).size, np.bool_)
+        chosen[places] = True
+        return np.flatnonzero(chosen[self._places[buffer.name].reshape(-1)])
+
+    def _in_place(self, buffer: Buffer) -> NDArray[Any]:
+        return self._numbers(buffer).reshape(buffer.shape)
+
+    def _numbers(self, buffer: Buffer) -> NDArray[Any]:
+        return self.memory.bytes_of(buffer.name).view(array_type(buffer))
+
+    def _store(self, buffer: Buffer, values: NDArray[Any]) -> None:
+        """Set a buffer's elements in the emulated memory."""
+        if buffer.view is None:
+            self.memory.bytes_of(buffer.name)[:] = array_bytes(values)  # with pointers in padding
+        else:
+            self._numbers(buffer)[self._places[buffer.name]] = values
 
     def reset(self) -> None:
         """Restore the initial values of output arrays and module variables."""
@@ -162,7 +214,7 @@ class Execution:
         """Set the initial values of output arrays and module variables."""
         for buffer in self.launch.outputs:
             if buffer.name in self.inputs:
-                self.array(buffer)[...] = self.inputs[buffer.name]
+                self._store(buffer, self.inputs[buffer.name])
             else:
                 self.memory.bytes_of(buffer.name)[:] = POISON_BYTE
         launch_constants = {constant.name for constant in self.launch.constants}
@@ -187,7 +239,7 @@ class Execution:
         outputs = {}
         for output in self.launch.outputs:
             values = self.array(output).reshape(-1)
-            index = np.arange(values.size) if whole else self.memory.elements_written(output.name)
+            index = np.arange(values.size) if whole else self.elements_written(output)
             outputs[output.name] = ActualOutput(index, values if whole else values[index])
         return verify(self.launch, self.inputs, outputs)
 
@@ -201,10 +253,11 @@ class Execution:
             return Outputs(missing=f"the outputs are incomplete: {reason}")
         arrays = {output.name: self.array(output).copy() for output in self.launch.outputs}
         if not whole:
-            for name, values in arrays.items():
+            for output in self.launch.outputs:
+                values = arrays[output.name]
                 mask = np.ones(values.size, np.bool_)
-                mask[self.memory.elements_written(name)] = False
-                arrays[name] = np.ma.MaskedArray(values, mask.reshape(values.shape))
+                mask[self.elements_written(output)] = False
+                arrays[output.name] = np.ma.MaskedArray(values, mask.reshape(values.shape))
         return Outputs(arrays, missing="")
 
     def _unusable_reason(self, whole: bool) -> str:
@@ -224,7 +277,7 @@ class Execution:
         for buffer in self.launch.buffers:
             if buffer.role != "in":
                 continue
-            written = self.memory.elements_written(buffer.name)
+            written = self.elements_written(buffer)
             if written.size:
                 raise UsageError(
                     f"{self.launch.kernel} writes to {buffer.name}[{written[0]}], and "
@@ -401,17 +454,38 @@ class Execution:
         for start in range(0, len(blocks), step):
             yield blocks[start : start + step]
 
-    def _parameters(self) -> bytes:
-        """The kernel's arguments, laid out as in the parameter space."""
-        space = bytearray(self.program.parameter_bytes)
+    @property
+    def _objects_start(self) -> int:
+        """Where texture and surface objects lie in the parameter space, bytes."""
+        return -(-self.program.parameter_bytes // OBJECT_BYTES) * OBJECT_BYTES
+
+    def _addresses(self) -> tuple[dict[str, int], bytes]:
+        """What stands for each array in arguments: its address or object; and the objects."""
         addresses = {array.name: array.address for array in self.memory.allocations}
+        objects = b""
+        for buffer in self.launch.buffers:
+            if buffer.view is not None:
+                packed = object_bytes(buffer, addresses[buffer.name])
+                addresses[buffer.name] = handle(self._objects_start + len(objects))
+                objects += packed
+        return addresses, objects
+
+    def _parameters(self, addresses: Mapping[str, int], objects: bytes) -> bytes:
+        """The kernel's arguments, laid out as in the parameter space, then the objects."""
+        space = bytearray(self.program.parameter_bytes)
         for argument, variable in zip(
             self.launch.arguments, self.program.parameter_variables, strict=True
         ):
             value = argument_bytes(argument, addresses)
             start = self.program.parameters[variable.name]
             space[start : start + variable.size] = value.ljust(variable.size, b"\0")
-        return bytes(space)
+        return bytes(space).ljust(self._objects_start, b"\0") + objects if objects else bytes(space)
+
+
+def _copy_with_padding(array: NDArray[Any]) -> NDArray[Any]:
+    """A copy of an array with the padding of its structures, in which pointers lie."""
+    copied: NDArray[Any] = array_bytes(array).copy().view(array.dtype).reshape(array.shape)
+    return copied
 
 
 @lru_cache(maxsize=32)
@@ -442,7 +516,9 @@ def _chunk_bytes(launch: Launch, program: Program, budget: Budget) -> int:
     Raises:
         UsageError: The arrays and the few blocks that are recorded need more than is allowed.
     """
-    arrays = sum(buffer.nbytes for buffer in launch.buffers)
+    arrays = sum(map(footprint_bytes, launch.buffers))
+    # Where their elements lie, and their values in row-major order.
+    arrays += sum(b.elements * 8 + b.nbytes for b in launch.buffers if b.view is not None)
     arrays += sum(variable.size for variable in program.globals)
     copies = sum(output.nbytes for output in launch.outputs if output.role == "inout")
     copies += sum(math.prod(constant.shape) * 8 for constant in launch.constants)

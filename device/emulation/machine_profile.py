@@ -25,6 +25,7 @@ _ACCESSES = frozenset(
     (
         *("LDG", "STG", "LD", "ST", "LDS", "STS", "LDSM", "STSM", "ATOMS", "LDL", "STL", "LDC"),
         *("ATOM", "ATOMG", "RED", "REDG", "LDGSTS"),
+        *("TEX", "TLD", "TLD4", "SULD", "SUST"),
     )
 )
 """Opcodes of machine code whose costs are those of the PTX instruction that they come from."""

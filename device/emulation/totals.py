@@ -61,6 +61,15 @@ def total_counters(
     for index, step in enumerate(program.steps):
         if step.row.flops:
             flop[FLOP_COUNTERS[_pipe(step.row)]] += step.row.flops * tally.lanes[index]
+    by_view = {
+        f"{view}_{name}": sum(
+            column[index]
+            for index, step in enumerate(program.steps)
+            if step.row.view == view and step.row.space == "global"
+        )
+        for view in ("texture", "surface")
+        for name, column in (("requests", tally.requests), ("sectors", tally.sectors))
+    }
     detailed = Counters(accesses=table)
     atomics = detailed.total("shared", "atomic", "reduction")
     return Counters.from_table(
@@ -72,6 +81,7 @@ def total_counters(
         shared_atomic_float_conflicts=met,
         requested_atomic_bytes=detailed.total("global", "atomic", "reduction").requested_bytes,
         **flop,
+        **by_view,
         thread_instructions=sum(tally.lanes),
         warp_instructions=sum(tally.warps),
     )

@@ -101,7 +101,7 @@ _PLACELESS = frozenset(
 _WITHOUT_ARITHMETIC = ("mov.", "ld.", "st.", "selp.", "cvt.")
 _ALWAYS = frozenset({"", "PT"})
 
-_TENSOR = ("HMMA", "IMMA", "BMMA", "DMMA")
+_TENSOR = ("HMMA", "IMMA", "BMMA", "DMMA", "QMMA")
 _PTX_SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)")
 _MACHINE_SHAPE = re.compile(r"\.(8|16)x?8x?(\d+)\b")
 _SEVERAL = "several"

@@ -22,7 +22,7 @@ H200 (`fmaheavy`)."""
 _HALF = {"HFMA2", "HADD2", "HMUL2", "HMNMX2", "HSET2", "HSETP2"}
 _FP64 = {"DFMA", "DADD", "DMUL", "DSETP", "DMNMX"}
 _TRANSCENDENTAL = {"MUFU", "POPC", "FLO", "BREV", "I2F", "F2I", "F2F", "FRND", "I2I"}
-_TENSOR = {"HMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "IGMMA", "QGMMA"}
+_TENSOR = {"HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "HGMMA", "IGMMA", "QGMMA"}
 _BRANCH = {
     *("BRA", "BRX", "JMP", "JMX", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK", "WARPSYNC"),
     *("BMOV", "YIELD", "NANOSLEEP", "KILL", "BPT", "RPCMOV", "BRXU"),
@@ -183,11 +183,15 @@ _SHAPES = {
 """Multiply-adds of a warp's matrix instruction, by the digits of its shape."""
 
 
+_FACTORS = {"TF32": "tf32", "BF16": "bf16", "QMMA": "fp8"}
+"""The kind of the factors, by a word in the opcode."""
+
+
 def tensor_clocks(opcode: str, properties: DeviceProperties) -> float:
     """Clocks that the tensor core of a sub-core needs for a matrix instruction."""
     shape = _SHAPE.search(opcode)
     products = _SHAPES.get(shape[1], 16 * 8 * 16) if shape else 16 * 8 * 16
-    kind = "tf32" if "TF32" in opcode else "bf16" if "BF16" in opcode else "fp16"
+    kind = next((kind for word, kind in _FACTORS.items() if word in opcode), "fp16")
     measured = properties.mma_flop_per_clock_per_sm.get(kind)
     if measured is None:
         peak, clock = properties.tensor_flop_per_s.get(kind), properties.tensor_clock_hz

@@ -53,7 +53,7 @@ def scalar_arguments(launch: Launch, program: Program) -> dict[tuple[str, int], 
             found["param", start] = (argument,)
         elif isinstance(argument, Structure):
             for offset, member in argument.members:
-                if isinstance(member, Scalar):
+                if isinstance(member, Scalar) and member.bits is None:
                     name = f"{argument.name}.{member.name}" if member.name else argument.name
                     found["param", start + offset] = (replace(member, name=name),)
     return found

@@ -55,12 +55,19 @@ def trace_launch(
         progress: Called with a description of each stage.
 
     Raises:
-        UsageError: The block or the thread is outside the launch, or the launch needs more memory
+        UsageError: The launch has textures or surfaces, the block or the thread is outside the
+            launch, or the launch needs more memory
             than is allowed.
         PtxError: The compiled kernel has an instruction that the emulator does not support.
         KernelFault: The kernel accessed memory outside its arrays.
         EmulationTimeoutError: The time was up before the block ended.
     """
+    for buffer in launch.buffers:
+        if buffer.view is not None:
+            raise UsageError(
+                f"{buffer.name} is a {buffer.view.kind}, and a trace shows no accesses to it: use "
+                "memlab analyze, which counts them by line"
+            )
     _check_index("block", block, launch.grid, "grid", "blocks")
     _check_index("thread", thread, launch.block, "block", "threads")
     report = progress or ignore_progress

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from memlab.roofline.analysis.boundary import BoundaryCost
     from memlab.roofline.analysis.listing import ListedLine
 
-VALUE_BYTES = {"fp64": 8, "fp16_fma": 2, "bf16_fma": 2, "fp16": 2, "bf16": 2}
+VALUE_BYTES = {"fp64": 8, "fp16_fma": 2, "bf16_fma": 2, "fp16": 2, "bf16": 2, "fp8": 1}
 """Bytes of a pipe's values, by the key of its peak; 4 for pipes that are missing."""
 
 

@@ -124,7 +124,7 @@ LABELS = {
     **{f"intensity_{level}_flop_per_byte": ceiling_label(level) for level in TRAFFIC_LEVELS},
 }
 
-_ABBREVIATIONS = ("l1", "l2", "lrc", "dram", "flop", "fp32", "fp64", "fp16", "bf16", "tf32")
+_ABBREVIATIONS = ("l1", "l2", "lrc", "dram", "flop", "fp32", "fp64", "fp16", "bf16", "tf32", "fp8")
 _COUNTS_OF_COST = ("requests", "sectors", "wavefronts", "instruction", "lines", "passes", "spill")
 _COST_BYTES = ("dram_read_bytes", "dram_write_bytes", "local_bytes_per_thread", "_bytes_moved")
 

@@ -225,6 +225,8 @@ def _global_counters(counters: Counters) -> Section:
         ("global stores", counters.global_store_requests, counters.global_store_sectors),
         ("global atomics", counters.global_atomic_requests, counters.global_atomic_sectors),
         ("reductions", counters.global_reduction_requests, counters.global_reduction_sectors),
+        ("incl. textures", counters.texture_requests, counters.texture_sectors),
+        ("incl. surfaces", counters.surface_requests, counters.surface_sectors),
         ("local loads", 0, counters.local_load_sectors),
         ("local stores", 0, counters.local_store_sectors),
         ("L2 reads", 0, counters.l2_read_sectors),

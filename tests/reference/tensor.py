@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -45,6 +46,8 @@ _ELEMENTS: dict[str, tuple[int, Callable[[Lanes], Lanes]]] = {
     "tf32": (1, _tf32),
     "f16": (2, lambda words: words.view(np.float16)),
     "bf16": (2, _bf16),
+    "e4m3": (4, lambda words: words.view(ml_dtypes.float8_e4m3fn)),
+    "e5m2": (4, lambda words: words.view(ml_dtypes.float8_e5m2)),
     "f32": (1, lambda words: words.view(np.float32)),
 }
 """Elements in a register (of 64 bits for `f64`, else of 32), and how to see them."""

@@ -196,3 +196,12 @@ def softmax_of(values: NDArray) -> NDArray[np.float64]:
     wide = values.astype(np.float64)
     powers = np.exp(wide - wide.max(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True)
+
+
+@triton.jit
+def product_of_bytes(a, b, c, IS_E4M3: tl.constexpr):
+    row, column = tl.arange(0, 64)[:, None], tl.arange(0, 64)[None, :]
+    kind: tl.constexpr = tl.float8e4nv if IS_E4M3 else tl.float8e5
+    left = tl.load(a + row * 64 + column).to(kind, bitcast=True)
+    right = tl.load(b + row * 64 + column).to(kind, bitcast=True)
+    tl.store(c + row * 64 + column, tl.dot(left, right))

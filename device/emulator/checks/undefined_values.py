@@ -22,11 +22,10 @@ from memlab.device.emulator.machine.operands import Operands, Source
 from memlab.device.emulator.machine.threads import Threads
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
-    registers_of,
     registers_read,
     registers_written,
 )
-from memlab.device.emulator.ptx.parser import Address, Operand
+from memlab.device.emulator.ptx.parser import Address, Operand, registers_of
 from memlab.device.properties import WARP_SIZE
 
 UndefinedMarks: TypeAlias = Lanes

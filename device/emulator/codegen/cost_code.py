@@ -66,7 +66,7 @@ def cost(relative: NarrowLanes, space: int, alignment: int, width: int) -> Cost:
         return shared_cost(address >> 2, width)
     if space == _LOCAL:
         return local_cost(address >> 2, width)
-    return _cost_of(requests=1, wavefronts=_count_distinct(sorted_runs(address, WARP_SIZE)))
+    return cost_of(requests=1, wavefronts=_count_distinct(sorted_runs(address, WARP_SIZE)))
 
 
 @compiled
@@ -77,7 +77,7 @@ def far_cost(relative: Lanes, alignment: int) -> Cost:
 
 def _global_cost(address: Value) -> Value:
     ordered = sorted_runs(address, WARP_SIZE)
-    return _cost_of(
+    return cost_of(
         requests=1,
         sectors=_count_distinct(ordered >> _SECTOR_SHIFT),
         wavefronts=_count_distinct(ordered >> _LINE_SHIFT),
@@ -113,7 +113,7 @@ def shared_cost(words: NarrowLanes, width: int) -> Cost:
         ideal += (reduce(load.to(U16), "add") + _BANKS - 1) // _BANKS
         start += run
     words_used = reduce(counts[0], "add")
-    return _cost_of(
+    return cost_of(
         requests=1, wavefronts=wavefronts, excessive=wavefronts - ideal, words=words_used
     )
 
@@ -129,10 +129,10 @@ def local_cost(words: NarrowLanes, width: int) -> Cost:
     width_words = max(width >> 2, 1)
     sectors = _distinct_words(words, _LANES_PER_SECTOR, width_words)[1]
     lines = _distinct_words(words, WARP_SIZE, width_words)[1]
-    return _cost_of(requests=1, sectors=reduce(sectors, "add"), wavefronts=reduce(lines, "add"))
+    return cost_of(requests=1, sectors=reduce(sectors, "add"), wavefronts=reduce(lines, "add"))
 
 
-def _cost_of(**counts: int) -> Value:
+def cost_of(**counts: int) -> Value:
     """Counts by the name of their column as a cost."""
     cost = ir.Constant(shaped(U16, len(COUNTERS)), None)
     for name, count in counts.items():

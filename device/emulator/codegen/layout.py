@@ -53,11 +53,13 @@ class Array(Record):
     stored: int  # whether a store, or an atomic operation, has written to it
 
 
-COUNTERS = ("requests", "sectors", "wavefronts", "excessive", "addresses", "words", "", "")
+COUNTERS = ("requests", "sectors", "wavefronts", "excessive", "addresses", "words", "bytes", "used")
 """The columns of the counters of memory instructions: 64-bit integers, a row per instruction.
 
 As in `Tally`, but that `addresses` are the distinct addresses of accesses to global memory, and
-`words` the distinct words of those to shared memory, summed over warps."""
+`words` the distinct words of those to shared memory, summed over warps. `bytes` are those of the
+elements that fetches of textures read, summed over lanes; in `used`, an element that several lanes
+of a warp read counts once."""
 
 Counts = Annotated[Value, (S64, len(COUNTERS))]
 """A row of the counters."""

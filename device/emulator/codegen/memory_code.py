@@ -38,6 +38,7 @@ from memlab.device.emulator.codegen.records import (
     pointer_to,
     room,
 )
+from memlab.device.emulator.codegen.textures.fetch_code import fetch
 from memlab.device.emulator.codegen.use_code import mark_warp, note_use
 from memlab.device.emulator.isa.values import S64, where
 from memlab.device.properties import WARP_SIZE
@@ -207,5 +208,5 @@ def is_inside(first: int, last: int, low: int, high: int) -> bool:
     return first <= low <= high <= last
 
 
-MEMORY: tuple[Any, ...] = (resolve, load, store, prepare_atomic)
+MEMORY: tuple[Any, ...] = (resolve, load, store, prepare_atomic, fetch)
 """What the code of programs calls."""

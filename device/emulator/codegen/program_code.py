@@ -39,6 +39,7 @@ from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
     instructions_in_loops,
+    is_fetch,
 )
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address
 
@@ -222,7 +223,7 @@ def _engine_digest() -> str:
     """A hash of what decides which code is made: the source files of the emulator."""
     folder = Path(memlab.device.emulator.__file__).parent
     files = sorted(
-        path for room in ("codegen", "isa", "program") for path in (folder / room).glob("*.py")
+        path for room in ("codegen", "isa", "program") for path in (folder / room).rglob("*.py")
     )
     return hash_groups([[path.read_bytes() for path in files]])
 
@@ -289,6 +290,8 @@ def _sites(program: Program) -> NDArray[np.void]:
         if row.kind not in ("load", "store", "atomic", "reduce"):
             continue
         width = TYPE_BYTES[(row.to if row.kind == "load" else row.of)[0]]
+        if is_fetch(row):  # it counts the bytes itself
+            width = 1
         address = next(o for o in step.instruction.operands if isinstance(o, Address))
         kind = SITE_KINDS.index("atomic" if row.kind == "reduce" else row.kind)
         records.append(

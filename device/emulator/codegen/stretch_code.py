@@ -21,6 +21,7 @@ from memlab.device.emulator.codegen.records import Pointer, Reference, building
 from memlab.device.emulator.codegen.stretches import Stretch
 from memlab.device.emulator.isa.rows import Row
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
+from memlab.device.emulator.isa.textures import CHANNELS
 from memlab.device.emulator.isa.values import (
     PRED,
     S64,
@@ -37,7 +38,7 @@ from memlab.device.emulator.isa.values import (
     where,
 )
 from memlab.device.emulator.program.lowering import OPERAND_EXCEPTIONS, operand_error
-from memlab.device.emulator.program.program import DecodedInstruction, Program
+from memlab.device.emulator.program.program import DecodedInstruction, Program, is_fetch
 from memlab.device.emulator.ptx.parser import (
     Address,
     DestinationPair,
@@ -61,6 +62,7 @@ RUNTIME_TYPES: Mapping[str, ir.FunctionType] = {
     "resolve": ir.FunctionType(ir.VoidType(), [POINTER, POINTER, POINTER, I32, I64]),
     "load": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, POINTER]),
     "store": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, POINTER]),
+    "fetch": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, I64, POINTER, POINTER]),
     "prepare_atomic": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, POINTER]),
 }
 """The functions of `memory_code` that stretches call."""
@@ -165,6 +167,8 @@ class _StretchWriter:
         match step.row.kind:
             case "lanes" | "warp":
                 self._compute(step, guard)
+            case "load" if is_fetch(step.row):
+                self._fetch(index, step, guard)
             case "load" | "store" | "atomic" | "reduce":
                 self._access(index, step, guard)
             case "nothing":
@@ -262,6 +266,28 @@ class _StretchWriter:
                 place, typ=shaped(moved, WARP_SIZE), align=min(32 * moved.bits // 8, 64)
             )
             self._set(result, Value(b, loaded, moved), row.to[0], guard)
+
+    def _fetch(self, index: int, step: DecodedInstruction, guard: _Guard | None) -> None:
+        """The fetch of a texture."""
+        b, row, (to, address, *inputs) = self._b, step.row, step.instruction.operands
+        assert isinstance(address, Address)
+        sources, results = self._buffer("fetched"), self._buffer("values")
+        for number, (operand, ptx_type) in enumerate(zip(inputs, row.of, strict=True)):
+            place = _element(b, sources, number, S64.bits // 8)
+            b.store(self._source(operand, ptx_type).ir, place, align=_ALIGNMENT_BYTES)
+        record = shared_stack_array(b, "texels", BYTE, ADDRESSES.itemsize)
+        place = self._addresses(address, row.space, row.opcode)
+        Reference(record, Addresses).address = Value(b, place, S64)
+        site = (self._field("sites") + self._code.sites[index]).start
+        if guard is None:
+            self._call_runtime("fetch", record, site, self._mask, self._warp, sources, results)
+        else:
+            with b.if_then(b.icmp_unsigned("!=", guard.word, I32(0))):
+                self._call_runtime("fetch", record, site, guard.word, self._warp, sources, results)
+        for number, result in enumerate(_elements(to, row.opcode, CHANNELS)):
+            place = _element(b, results, number, U32.bits // 8)
+            loaded = b.load(place, typ=shaped(U32, WARP_SIZE), align=_ALIGNMENT_BYTES)
+            self._set(result, Value(b, loaded, U32), row.to[0], guard)
 
     def _call(
         self,

@@ -18,10 +18,9 @@ from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
     destinations,
-    registers_of,
     registers_read,
 )
-from memlab.device.emulator.ptx.parser import Immediate
+from memlab.device.emulator.ptx.parser import Immediate, registers_of
 
 CONTROL_KINDS = ("branch", "exit", "barrier")
 """Instructions that decide which lanes run next."""

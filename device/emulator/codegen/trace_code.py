@@ -25,7 +25,7 @@ from memlab.device.emulator.codegen.layout import (
     Pattern,
     Site,
 )
-from memlab.device.emulator.codegen.records import Int32, Lanes, NarrowLanes, room
+from memlab.device.emulator.codegen.records import Int32, Lanes, NarrowLanes, Pointer, room
 from memlab.device.emulator.isa.values import S32, S64
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 
@@ -77,6 +77,36 @@ def trace_pattern(context: Context, site: Site, record: Addresses, pattern: Patt
         last.version, last.moved = pattern.version, moved
         record_sectors(context, site, last, pattern.relative.to(S64), pattern.mask)
     record_access(context, site, record.warp, record.first)
+
+
+@compiled(seldom=True)
+def trace_sectors(
+    context: Context, site: Site, warp: int, address: int, sectors: Pointer[int], count: int
+) -> None:
+    """Record an access to distinct sectors of global memory, by ascending number.
+
+    `address` is that of the first active lane; the site has no offset.
+    """
+    if context.lines:
+        context.last_runs[warp] = context.run
+        start = 0
+        while start < count:
+            line, bits = sectors[start] // _LINE_SECTORS, 0
+            while start < count and sectors[start] // _LINE_SECTORS == line:
+                bits |= 1 << (sectors[start] & _LINE_SECTORS - 1)
+                start += 1
+            keep_line(context, site, warp, line, bits, hash_of_line(line))
+        return
+    last, number = context.last_accesses[site.index], context.sector_count
+    last.version, last.sectors, last.count, last.passes = _NO_VERSION, number, count, 0
+    if number + count > context.sector_limit:
+        stop(context)
+        return
+    context.sector_count = number + count
+    first = address // LINE_BYTES * _LINE_SECTORS
+    for place in range(count):
+        context.sectors[number + place] = sectors[place] - first
+    record_access(context, site, warp, address)
 
 
 @compiled

@@ -6,6 +6,7 @@ intermediate values start with `%macro` and are declared in `REGISTERS`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -53,7 +54,7 @@ def branch_by_index(instruction: Instruction) -> Iterable[Instruction]:
     *labels, last = table.items
     for number, label in enumerate(labels):
         branch = substitute(instruction, "bra", label)
-        yield from _execute_where("eq", index, number, branch)
+        yield from execute_where("eq", index, number, branch)
     yield substitute(instruction, "bra", last)
 
 
@@ -89,7 +90,7 @@ def copy_async(instruction: Instruction) -> Iterable[Instruction]:
 
 def _zero_filled(load: Instruction, size: Operand, count: int) -> Iterable[Instruction]:
     """The load of `count` words; those behind `size` bytes become zero."""
-    yield from _execute_where("ne", size, 0, load)
+    yield from execute_where("ne", size, 0, load)
     for index, word in enumerate(_WORDS[:count]):
         yield substitute(load, "setp.gt.u32", _GUARD, size, Immediate("int", 4 * index))
         yield substitute(load, "selp.b32", word, word, Immediate("int", 0), _GUARD)
@@ -139,6 +140,7 @@ def store_matrices(instruction: Instruction) -> Iterable[Instruction]:
 def _matrices(instruction: Instruction) -> tuple[str, str, int]:
     """The opcode of `ldmatrix` or `stmatrix` without its state space, that, and the matrices."""
     opcode = instruction.opcode.replace(".aligned", "").replace("::cta", "")
+    opcode = re.sub(r"\.(x\d(?:\.trans)?)\.m8n8", r".m8n8.\1", opcode)
     space = ".shared" if ".shared" in opcode else ""
     return opcode.replace(".shared", ""), space, int(opcode.partition(".x")[2][0])
 
@@ -147,10 +149,10 @@ def _access_rows(access: Instruction, count: int) -> Iterable[Instruction]:
     """The access to the rows of matrices; lanes behind the last matrix name none."""
     if count == 4:
         return [access]
-    return _execute_where("lt", Register("%laneid"), 8 * count, access)
+    return execute_where("lt", Register("%laneid"), 8 * count, access)
 
 
-def _execute_where(
+def execute_where(
     relation: str, value: Operand, number: int, instruction: Instruction
 ) -> Iterable[Instruction]:
     """An instruction, executed where a value of 32 bits also compares so with a number."""

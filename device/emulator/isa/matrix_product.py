@@ -15,7 +15,7 @@ from functools import partial
 
 from llvmlite import ir
 
-from memlab.device.emulator.isa import values
+from memlab.device.emulator.isa import packed_bytes, values
 from memlab.device.emulator.isa.rounding import round_value, widened
 from memlab.device.emulator.isa.tensor import Matrix, MatrixProduct
 from memlab.device.emulator.isa.values import F32, F64, S32, Value, shaped, shuffled, stack_array
@@ -164,6 +164,8 @@ def _widened(value: Value, element: str) -> Value:
         return value.to(S32)
     if element == "tf32":
         return (value & _TF32_BITS).bits(F32).to(F64)
+    if element in packed_bytes.NUMBERS:
+        return packed_bytes.decode(element, value).to(F64)
     return widened(value, element).to(F64)
 
 

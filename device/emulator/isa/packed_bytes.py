@@ -9,6 +9,7 @@ from memlab.device.emulator.isa.values import F16, F32, U8, U16, U32, Value, com
 
 # Bits of the fraction, the exponent of the least number that is not subnormal, the largest number.
 _FORMATS = {"e4m3": (3, -6, 448.0), "e5m2": (2, -14, 57344.0)}
+NUMBERS = tuple(_FORMATS)
 _NAN, _HALF_NAN = 0x7F, 0x7FFF
 _FRACTION_BITS, _BIAS = 23, 127  # of a float32
 
@@ -42,16 +43,22 @@ def encode_halves(relu: str, number: str, pair: Value) -> Value:
 
 
 def decode_pair(relu: str, number: str, pair: Value) -> Value:
-    """A pair of codes to a packed pair of float16, which holds each exactly.
+    """A pair of codes to a packed pair of float16."""
+    half = decode(number, pair.bits(U8))
+    if relu:
+        half = where(half < 0, 0.0, half)
+    return half.bits(U32)
+
+
+def decode(number: str, codes: Value) -> Value:
+    """Codes of 8 bits to float16, which holds each exactly.
 
     The exponents of `e4m3` begin at -6, those of a float16 at -14.
     """
-    code = pair.bits(U8).to(U16)
+    code = codes.to(U16)
     size = code & 0x7F
     if number == "e5m2":
         half, nan = (code << 8).bits(F16), size > 0x7C
     else:
         half, nan = ((code & 0x80) << 8 | size << 7).bits(F16) * 256, size == _NAN
-    if relu:
-        half = where(half < 0, 0.0, half)
-    return where(nan, _HALF_NAN, half.bits(U16)).bits(U32)
+    return where(nan, _HALF_NAN, half.bits(U16)).bits(F16)

@@ -53,12 +53,14 @@ class Row:
         function: Writes what the instruction computes, from `Value`s to a `Value` or a tuple of
             them; for `block` it computes on arrays, and for `macro` it gives instructions.
         flops: Floating-point operations per lane; an FMA counts as two, one of a pair as four.
-        tensor: For tensor-core instructions, the type of the factors: `tf32`, `fp16` or `bf16`.
+        tensor: For tensor-core instructions, the type of the factors: `tf32`, `fp16`, `bf16` or
+            `fp8`.
         space: State space of a memory access; `generic` where the address determines it.
         vector: Elements per lane of a memory access.
         bypass_l1: Whether L1 does not keep the accessed data (`.cg`, `.cv`, `.L1::no_allocate`).
         carry: `in`, `out` or `in out`, if the instruction reads or writes the carry flag, which is
             then its last source or destination; the types given to `op` lack it.
+        view: `texture` or `surface`, if the instruction accesses memory through such an object.
     """
 
     opcode: str
@@ -72,6 +74,7 @@ class Row:
     vector: int = 1
     bypass_l1: bool = False
     carry: str = ""
+    view: str = ""
 
 
 _BRACES = re.compile(r"\{([^}]*)\}")

@@ -22,6 +22,7 @@ from memlab.device.emulator.isa import (
     mbarrier,
     packed_bytes,
     tensor,
+    textures,
     warp,
     wmma,
 )
@@ -354,6 +355,45 @@ for end, types, function in (
 
 op("cp.async.{ca,cg}.shared.global", "", macros.copy_async, kind="macro")
 
+
+# --- Textures and surfaces -----------------------------------------------------------------
+def _surface_access(vector: str, ptx_type: str, _: str = "") -> dict[str, Any] | None:
+    """The fields of an access to a surface; None if it is wider than 16 bytes."""
+    fields = _access(".global", vector, ptx_type)
+    return fields and fields | {"view": "surface"}
+
+
+_OBJECT = "u64 " * textures.WORDS
+op("texture.object", "-> b64", kind="load", space="param", vector=2, view="texture")
+types = "s64 s64 s64 u64 -> b32"
+op("texture.fetch", types, kind="load", space="global", view="texture")
+for shape, (dimensions, layered) in textures.SHAPES.items():
+    for of in ("f32", "s32") if shape == "1d" else ("f32",):
+        function = partial(textures.expand_fetch, shape, of, "all")
+        pattern = f"tex.{shape}.v4.{{f32,s32,u32}}.{of}"
+        op(pattern, choosing=function, kind="macro", view="texture")
+        types = f"{_OBJECT}{'s32 ' * layered}{f'{of} ' * dimensions}-> u64 s64 s64 s64 u64"
+        pattern = f"texture.place.{shape}.{of}.{{all,r,g,b,a}}.{{f32,s32,u32}}"
+        op(pattern, types, choosing=partial(textures.place_texels, shape, of))
+    if dimensions == 2:
+        pattern = f"tld4.{{r,g,b,a}}.{shape}.v4.{{f32,s32,u32}}.f32"
+        function = partial(textures.expand_fetch, shape, "f32")
+        op(pattern, choosing=function, kind="macro", view="texture")
+    for name in ("suld", "sust"):
+        pattern = f"{name}.b.{shape}{{,.v2,.v4}}.{{b8,b16,b32,b64}}.{{trap,clamp,zero}}"
+        function = partial(textures.expand_surface_access, name, shape)
+        op(pattern, choosing=function, kind="macro", fields=_surface_access)
+    types = f"{_OBJECT}{'s32 ' * (layered + dimensions)}-> u64 u32"
+    function = partial(textures.place_surface_element, shape)
+    op(f"surface.place.{shape}.{{1,2,4,8,16}}.{{trap,clamp,zero}}", types, choosing=function)
+op("surface.load{,.v2,.v4}.{b8,b16,b32,b64}", "-> {1}", kind="load", fields=_surface_access)
+op("surface.store{,.v2,.v4}.{b8,b16,b32,b64}", "{1} ->", kind="store", fields=_surface_access)
+for name in ("txq", "suq"):
+    pattern = f"{name}.{{{textures.QUERIES}}}.b32"
+    op(pattern, choosing=textures.expand_query, kind="macro", view="texture")
+pattern = f"texture.query.{{{textures.QUERIES}}}"
+op(pattern, f"{_OBJECT}-> u32", choosing=textures.query_object)
+
 # --- Warps ---------------------------------------------------------------------------------
 for pair, second in (("", ""), (" d|p", " pred")):
     pattern, types = f"shfl.sync.{{up,down,bfly,idx}}.b32{{{pair}}}", "b32 u32 u32 u32 -> b32"
@@ -369,6 +409,8 @@ for pattern in ("redux.sync.{add,min,max}.{u32,s32}", "redux.sync.{and,or,xor}.{
     op(pattern, "{1} u32 -> {1}", choosing=warp.reduce_members, kind="warp")
 
 # --- Tensor cores --------------------------------------------------------------------------
+TENSOR_KINDS = {"f16": "fp16", "tf32": "tf32", "bf16": "bf16", "e4m3": "fp8", "e5m2": "fp8"}
+"""The kind of the tensor cores' peak, by PTX's type of the factors."""
 for product in (*tensor.mma_products(), *wmma.wmma_products()):
     op(product.opcode, "", macros.flatten_fragments, kind="macro")
     sources, results = product.source_registers, product.result.registers
@@ -378,11 +420,14 @@ for product in (*tensor.mma_products(), *wmma.wmma_products()):
         partial(multiply_matrices, product),
         kind="warp",
         flops=product.flop // 32,
-        tensor={"f16": "fp16", "tf32": "tf32", "bf16": "bf16"}.get(product.left.element, ""),
+        tensor=TENSOR_KINDS.get(product.left.element, ""),
     )
 for name, function in (("ld", macros.load_matrices), ("st", macros.store_matrices)):
-    pattern = f"{name}matrix.sync.m8n8.{{x1,x2,x4}}{{,.trans}}{{,.shared}}.b16"
-    op(pattern, "", function, kind="macro")
+    for shape in (
+        "m8n8.{x1,x2,x4}{,.trans}",
+        "{x1,x2,x4}{,.trans}.m8n8",
+    ):  # ptxas takes both
+        op(f"{name}matrix.sync.{shape}{{,.shared}}.b16", "", function, kind="macro")
 for count in (1, 2, 4):
     pattern = f"ldmatrix.sync.m8n8.x{{{count}}}{{,.trans}}.b16 result"
     types = f"b32 b32 b32 b32 -> {'b32 ' * count}"

@@ -11,11 +11,22 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from memlab.device.emulator.isa.values import U16, U32, ElementType, Value, element_type, shuffled
+from memlab.device.emulator.isa import packed_bytes
+from memlab.device.emulator.isa.values import (
+    U8,
+    U16,
+    U32,
+    ElementType,
+    Value,
+    element_type,
+    shuffled,
+)
 
 
 def stored_as(element: str) -> ElementType:
     """How the elements of a matrix lie in a register, by their PTX type."""
+    if element in packed_bytes.NUMBERS:
+        return U8
     return U32 if element == "tf32" else element_type(element)
 
 
@@ -138,6 +149,10 @@ def mma_products() -> Iterator[MatrixProduct]:
         ("s8", "u8"), ("s8", "u8"), ((8, 16), (16, 16), (16, 32)), ("", ".satfinite")
     ):
         yield _mma(rows, depth, of_a, of_b, "s32", end)
+    for of_a, of_b, depth, total in itertools.product(
+        packed_bytes.NUMBERS, packed_bytes.NUMBERS, (16, 32), ("f32", "f16")
+    ):
+        yield _mma(16, depth, of_a, of_b, total)
     yield _mma(8, 4, "f64", "f64", "f64")
 
 

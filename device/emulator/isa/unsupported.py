@@ -10,10 +10,14 @@ _GRID_BARRIER = (
     "launches where it waits"
 )
 _TENSOR_CORES = (
-    "of the tensor cores' products it knows dense ones of f16, bf16, tf32, f64 and 8-bit integers "
-    "by mma and wmma; others need a GPU"
+    "of the tensor cores' products it knows dense ones of f16, bf16, tf32, f64, 8-bit floats and "
+    "integers by mma and wmma; others need a GPU"
 )
 _OLDER_TRITON = "Triton does without it on --device a100, or for arch='sm80'"
+_TEXTURES = (
+    "of textures it knows objects, cudaTextureObject_t, of 1 to 3 dimensions and layers, fetched "
+    "by floating-point coordinates or by tex1Dfetch"
+)
 _ADVICE = (
     (
         r"cp\.async\.bulk\.(?!tensor)",
@@ -27,7 +31,16 @@ _ADVICE = (
     (r"mma|wmma", _TENSOR_CORES),
     (r"barrier\.cluster|mapa|clusterlaunchcontrol|multimem|getctarank", _CLUSTERS),
     (r"%cluster|%nclusterid|%is_explicit_cluster", _CLUSTERS),
-    (r"tex|tld4|txq|suld|sust|sured|suq|istypep", "textures need a GPU: read plain arrays"),
+    (
+        r"sured|sust\.p",
+        "reductions and formatted stores of surfaces need a GPU: write by surf2Dwrite",
+    ),
+    (
+        r"tex\.(base|level|grad)|txq\.num|tex\.a?cube|tld4\.a?cube|tex\.a?2dms",
+        "textures with mipmap levels, cube maps and textures with samples need a GPU: fetch one "
+        "level by tex2D",
+    ),
+    (r"tex|tld4|txq|suld|sust|suq|istypep", _TEXTURES),
     (r"%envreg", _GRID_BARRIER),
     (r"%pm\d|%current_graph_exec", "only the driver of a GPU knows its value"),
     (r"alloca|stacksave|stackrestore", "give the array in local memory a fixed size"),

@@ -395,6 +395,8 @@ class Chunk:
         site = self._native.sites[self._native.sites["index"] == fault["index"]][0]
         verb = "read" if step.row.kind == "load" else "write"
         message, number = find_fault(segment, fault["address"][lanes], int(site["size"]), verb)
+        if step.row.view and segment.name == "param":
+            message = "illegal handle: it is that of no texture or surface of this launch"
         lane = int(fault["warp"]) * WARP_SIZE + int(lanes[number])
         return KernelFault(f"{message}, {self.threads.place(lane, step.instruction)}")
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from memlab.device.emulator.codegen.layout import ARRAY
 from memlab.device.emulator.codegen.use_code import NO_OTHER_WRITERS
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE
+from memlab.device.emulator.isa.textures import FAULT_TEXTS
 from memlab.errors import MemlabError
 from memlab.text import plural
 
@@ -33,6 +34,8 @@ applied to one."""
 def describe_wild_address(address: int) -> str:
     """Describe a global address that is far from every array, for a message."""
     where = "where nothing is allocated"
+    if address in FAULT_TEXTS:
+        return FAULT_TEXTS[address]
     if 0 <= address < NULL_REACH_BYTES:
         where = "a null pointer" if address < NULL_PAGE_BYTES else "an index from a null pointer"
     return f"global address {address:#x}, {where}"
@@ -134,6 +137,7 @@ class GlobalMemory(Segment):
             end += -(-(size + _GUARD_BYTES) // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
         super().__init__("global", np.zeros(end + 16, np.uint8), end)
         self._starts = [array.address for array in self.allocations]
+        self._by_name = {array.name: array for array in self.allocations}
         self.unit_bytes = write_tracking_bytes(
             element_bytes for _, element_bytes in arrays.values()
         )
@@ -144,7 +148,7 @@ class GlobalMemory(Segment):
 
     def find(self, name: str) -> DeviceArray:
         """The array of this name."""
-        return next(array for array in self.allocations if array.name == name)
+        return self._by_name[name]
 
     def bytes_of(self, name: str) -> NDArray[np.uint8]:
         """The bytes of an array, as a view."""
@@ -215,6 +219,8 @@ def find_fault(segment: Segment, addresses: Lanes, size: int, what: str) -> tupl
         A message, and the number of the access.
     """
     for number, address in enumerate(addresses.tolist()):
+        if segment.name == "global" and address in FAULT_TEXTS:
+            return f"illegal {what} of a texture or surface: {FAULT_TEXTS[address]}", number
         where = f"{what} of {size} bytes at {segment.describe(address)}"
         if what == "write" and segment.name in READ_ONLY:
             contents = _SPACE_CONTENTS[segment.name]

@@ -19,10 +19,10 @@ from memlab.device.emulator.machine.execution_trace import LONGEST_PATH, WarpPat
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
-    registers_of,
     registers_read,
     registers_written,
 )
+from memlab.device.emulator.ptx.parser import registers_of
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from memlab.device.emulator.isa import macros, table
+from memlab.device.emulator.isa import macros, table, textures
 from memlab.device.emulator.isa.unsupported import unsupported_hint
 from memlab.device.emulator.ptx.parser import (
     Address,
@@ -36,6 +36,7 @@ MAX_INLINED_INSTRUCTIONS = 250_000
 """Instructions copied for calls. Where functions call others twice each, the number doubles with
 every level. Copying so many takes some seconds."""
 
+_MACRO_REGISTERS = {*macros.REGISTERS, *textures.REGISTERS}
 _LONGEST_EXCERPT = 100  # characters of a source line in a message
 
 
@@ -146,6 +147,8 @@ class _Lowering:
                     self._call(flat, instruction, (*callers, entry.name))
                 else:
                     flat.instructions.extend(_expand_macro(instruction, row))
+                    if row.view:
+                        flat.registers.update(textures.REGISTERS)
             except OPERAND_EXCEPTIONS as error:
                 raise operand_error(instruction, self._source) from error
         places.append(len(flat.instructions))
@@ -246,7 +249,7 @@ class _Lowering:
         end = f"{name}{site}"
         local = [*callee.registers, *callee.labels]
         local += [v.name for v in callee.variables if v.space in ("local", "param")]
-        names = {name: name + site for name in local if name not in macros.REGISTERS}
+        names = {name: name + site for name in local if name not in _MACRO_REGISTERS}
         formal = [variable.name for variable in (*callee.results, *callee.parameters)]
         names.update(zip(formal, (*results, *arguments), strict=True))
         flat.registers.update(

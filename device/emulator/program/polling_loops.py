@@ -10,11 +10,10 @@ from memlab.device.emulator.program.code_layout import loop_branches
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
-    registers_of,
     registers_read,
     registers_written,
 )
-from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address, Register
+from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address, Register, registers_of
 
 _SPIN_LIMIT_WITH_SLEEP, _SPIN_LIMIT = 64, 4096
 """Iterations after which a loop counts as a spin wait, with a `nanosleep` in it and without."""

@@ -25,14 +25,13 @@ from memlab.device.emulator.ptx.parser import (
     DestinationPair,
     Instruction,
     Module,
-    Negated,
     Operand,
     PtxError,
     PtxFunction,
-    Register,
     Symbol,
     Variable,
     Vector,
+    registers_of,
 )
 from memlab.errors import suggest_nearest
 
@@ -262,23 +261,6 @@ def _symbols(instruction: Instruction) -> Iterator[str]:
             yield named.name
 
 
-def registers_of(operand: Operand) -> Iterator[str]:
-    """The registers that an operand names."""
-    if isinstance(operand, Register):
-        yield operand.name
-    elif isinstance(operand, Negated):
-        yield operand.register.name
-    elif isinstance(operand, Address):
-        if isinstance(operand.base, Register):
-            yield operand.base.name
-    elif isinstance(operand, DestinationPair):
-        yield from registers_of(operand.first)
-        yield from registers_of(operand.second)
-    elif isinstance(operand, Vector):
-        for item in operand.items:
-            yield from registers_of(item)
-
-
 def registers_read(step: DecodedInstruction) -> Iterator[str]:
     """The registers that an instruction reads: its guard, its sources and its address."""
     if step.instruction.guard:
@@ -303,8 +285,18 @@ def _branch_target(instruction: Instruction, row: table.Row, entry: PtxFunction)
     return entry.labels[label.name]
 
 
+def is_fetch(row: table.Row) -> bool:
+    """Whether an instruction reads the elements of a texture."""
+    return row.view == "texture" and row.space == "global"
+
+
 def bytes_moved(row: table.Row) -> int:
-    """Bytes per lane of a memory access; 0 for other instructions."""
+    """Bytes per lane of a memory access; 0 for other instructions.
+
+    It is 1 for the fetch of a texture, whose size only the texture knows.
+    """
+    if is_fetch(row):
+        return 1
     types = {"load": row.to, "store": row.of, "atomic": row.of, "reduce": row.of}.get(row.kind, ())
     return TYPE_BYTES[types[0]] * row.vector if types else 0
 

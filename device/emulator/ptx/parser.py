@@ -302,6 +302,23 @@ def _with_function_addresses(variable: Variable, functions: Mapping[str, PtxFunc
     return replace(variable, initial=_initial_bytes(variable, words), fault="")
 
 
+def registers_of(operand: Operand) -> Iterator[str]:
+    """The registers that an operand names."""
+    if isinstance(operand, Register):
+        yield operand.name
+    elif isinstance(operand, Negated):
+        yield operand.register.name
+    elif isinstance(operand, Address):
+        if isinstance(operand.base, Register):
+            yield operand.base.name
+    elif isinstance(operand, DestinationPair):
+        yield from registers_of(operand.first)
+        yield from registers_of(operand.second)
+    elif isinstance(operand, Vector):
+        for item in operand.items:
+            yield from registers_of(item)
+
+
 def rename_operands(
     instruction: Instruction, names: Mapping[str, str], registers: Mapping[str, str]
 ) -> Instruction:

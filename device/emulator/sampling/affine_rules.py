@@ -20,8 +20,8 @@ from memlab.device.emulator.isa.address_space import WINDOWS
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS, is_special
 from memlab.device.emulator.machine.memory import Mask
 from memlab.device.emulator.machine.operands import Operands, Source
-from memlab.device.emulator.program.program import ACCESS_KINDS, DecodedInstruction, registers_of
-from memlab.device.emulator.ptx.parser import TYPE_BYTES, Operand, Vector
+from memlab.device.emulator.program.program import ACCESS_KINDS, DecodedInstruction
+from memlab.device.emulator.ptx.parser import TYPE_BYTES, Operand, Vector, registers_of
 from memlab.device.emulator.sampling.data_dependence import is_bitwise
 from memlab.device.emulator.sampling.decision_range import UNBOUNDED, DecisionRange, IntArray
 

@@ -33,10 +33,9 @@ from memlab.device.emulator.program.program import (
     WRITING_KINDS,
     DecodedInstruction,
     Program,
-    registers_of,
     registers_written,
 )
-from memlab.device.emulator.ptx.parser import Address, Operand
+from memlab.device.emulator.ptx.parser import Address, Operand, registers_of
 from memlab.device.emulator.sampling.affine_rules import (
     NO_STRIDE,
     Computation,

@@ -279,10 +279,10 @@ REFUSED = {
         "    o[0] = p[n & 1] = n;\n}",
         r"no heap for malloc.*source line 2: int \*p",
     ),
-    "a texture": (
+    "a level of a texture": (
         'extern "C" __global__ void k(float *o, unsigned long long t) {\n'
-        "    o[threadIdx.x] = tex1Dfetch<float>((cudaTextureObject_t)t, threadIdx.x);\n}",
-        r"no opcode tex\.1d.*source line 2: o\[threadIdx",
+        "    o[threadIdx.x] = tex1DLod<float>((cudaTextureObject_t)t, 1.f, 2.f);\n}",
+        r"no opcode tex\.level\.1d.*source line 2: o\[threadIdx.*mipmap levels",
     ),
     "a cluster": (
         'extern "C" __global__ void k(float *o, int n) {\n'
@@ -317,7 +317,7 @@ def test_an_unsupported_instruction_gives_one_line_with_the_source_line(
 ) -> None:
     monkeypatch.setattr("memlab.device.emulator.program.lowering.MAX_INLINED_INSTRUCTIONS", 20_000)
     source, message = REFUSED[what]
-    last = Scalar("t", "uint64", 1) if what == "a texture" else Scalar("n", "int32", 5)
+    last = Scalar("t", "uint64", 1) if "texture" in what else Scalar("n", "int32", 5)
     with pytest.raises(PtxError, match=message) as error:
         run(launch_of(source, OUT, last))
     assert "\n" not in str(error.value)

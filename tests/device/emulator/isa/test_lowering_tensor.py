@@ -29,6 +29,10 @@ def numbers(ptx_type: str, rng: np.random.Generator) -> Array:
         words[::4] = rng.choice(np.array([0, 0x7F7F7F7F, 0x80808080, 0xFFFFFFFF], "u4"), 32)
         words[1::4] = rng.choice(np.array([0x7FFFFFFF, 0x80000000], "u4"), (WARPS // 4, 32))
         return words
+    if ptx_type in ("e4m3", "e5m2"):
+        words = rng.integers(0, 1 << 32, (WARPS, 32), np.uint32)
+        words[: WARPS * 3 // 4] &= np.uint32(0xBFBF_BFBF)  # neither infinite nor NaN
+        return words
     real = rng.standard_normal((WARPS, 32, 2))
     wide = {"f16": 4, "bf16": 30, "tf32": 30, "f32": 30, "f64": 300}[ptx_type]
     real[WARPS // 4 :] *= 2.0 ** rng.integers(-wide, wide, (WARPS * 3 // 4, 32, 2))

@@ -4,6 +4,7 @@ import itertools
 import re
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from ptx import kernel, map_lanes, run
@@ -14,6 +15,8 @@ MMA = [each for each in table.TABLE if re.fullmatch(r"mma\S+\.(f16|f32)", each)]
 """Products of integers and of float64 are among the third-party kernels."""
 LDMATRIX = [opcode for opcode in table.TABLE if re.fullmatch(r"ldmatrix\S+", opcode)]
 
+FLOATS_OF_8_BITS = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+
 Place = tuple[int, int]
 
 
@@ -23,6 +26,11 @@ def fragment_of_a(element: str, depth: int, lane: int) -> list[Place]:
     if element == "tf32":
         places = [(group, member), (group + 8, member)]
         return places if depth == 4 else [*places, (group, member + 4), (group + 8, member + 4)]
+    if element in FLOATS_OF_8_BITS:  # as of .u8 and .s8
+        return [
+            (group + 8 * (i // 4 % 2), member * 4 + (i & 3) + (0 if i < 8 else 16))
+            for i in range(depth // 2)
+        ]
     if depth == 8:
         return [(group if i < 2 else group + 8, member * 2 + (i & 1)) for i in range(4)]
     return [
@@ -38,6 +46,8 @@ def fragment_of_b(element: str, depth: int, lane: int) -> list[Place]:
     group, member = lane >> 2, lane % 4
     if element == "tf32":
         return [(member + 4 * i, group) for i in range(depth // 4)]
+    if element in FLOATS_OF_8_BITS:
+        return [(member * 4 + (i & 3) + (0 if i < 4 else 16), group) for i in range(depth // 4)]
     return [(member * 2 + (i & 1) + (0 if i < 2 else 8), group) for i in range(depth // 4)]
 
 
@@ -49,6 +59,8 @@ def fragment_of_c(lane: int) -> list[Place]:
 def bits(values: Any, element: str) -> Any:
     """Numbers that the type holds exactly, as its bits."""
     wide = np.asarray(values, np.float32)
+    if element in FLOATS_OF_8_BITS:
+        return wide.astype(FLOATS_OF_8_BITS[element]).view(np.uint8)
     if element == "f16":
         return wide.astype(np.float16).view(np.uint16)
     if element == "bf16":
@@ -56,22 +68,21 @@ def bits(values: Any, element: str) -> Any:
     return wide.view(np.uint32)
 
 
-def shape_of(opcode: str) -> tuple[int, str, str]:
-    match = re.fullmatch(r"mma\.sync\.m16n8k(\d+)\.row\.col\.(\w+)\.(\w+)\.\w+\.\w+", opcode)
+def shape_of(opcode: str) -> tuple[int, str, str, str]:
+    """The depth, the types of A and B, and that of C and D."""
+    match = re.fullmatch(r"mma\.sync\.m16n8k(\d+)\.row\.col\.(\w+)\.(\w+)\.(\w+)\.\w+", opcode)
     assert match, opcode
-    return int(match[1]), match[3], match[2]
+    return int(match[1]), match[3], match[4], match[2]
 
 
 def multiply(opcode: str, a: Any, b: Any, c: Any) -> Any:
     """Run one mma by one warp: hand out fragments, execute, put the result together."""
-    depth, element, sums = shape_of(opcode)
+    depth, element, other, sums = shape_of(opcode)
     fragments = [
         np.array(
             [[bits(a[p], element) for p in fragment_of_a(element, depth, i)] for i in range(32)]
         ),
-        np.array(
-            [[bits(b[p], element) for p in fragment_of_b(element, depth, i)] for i in range(32)]
-        ),
+        np.array([[bits(b[p], other) for p in fragment_of_b(other, depth, i)] for i in range(32)]),
         np.array([[bits(c[p], sums) for p in fragment_of_c(i)] for i in range(32)]),
     ]
     words = [np.ascontiguousarray(each).view(np.uint32) for each in fragments]
@@ -112,7 +123,7 @@ def multiply(opcode: str, a: Any, b: Any, c: Any) -> Any:
 @pytest.mark.parametrize("opcode", MMA)
 def test_mma_multiplies_matrices_distributed_as_in_the_isa(opcode: str) -> None:
     # Small whole numbers are exact in every type, and so are their sums: any order gives the same.
-    depth, _, _ = shape_of(opcode)
+    depth, *_ = shape_of(opcode)
     rng = np.random.default_rng(3)
     a, b, c = (
         rng.integers(-8, 9, shape).astype(np.float64)
@@ -125,13 +136,40 @@ def test_mma_multiplies_matrices_distributed_as_in_the_isa(opcode: str) -> None:
 @pytest.mark.parametrize("opcode", MMA)
 def test_mma_keeps_products_exact_and_rounds_once(opcode: str) -> None:
     # Half a unit in the last place from products that each are too small to count.
-    depth, element, sums = shape_of(opcode)
-    last = 2.0**-23 if sums == "f32" else 2.0**-10
-    a = np.full((16, depth), 2.0**-12 if element == "f16" else 2.0**-20)
-    b = np.full((depth, 8), last / depth / a[0, 0])
-    c = np.ones((16, 8))
+    depth, element, _, sums = shape_of(opcode)
+    least = {"f16": 2.0**-12, "e4m3": 2.0**-8, "e5m2": 2.0**-8}.get(element, 2.0**-20)
+    one = 2.0**12 if element in FLOATS_OF_8_BITS and sums == "f32" else 1.0
+    last = one * (2.0**-23 if sums == "f32" else 2.0**-10)
+    a = np.full((16, depth), least)
+    b = np.full((depth, 8), last / depth / least)
+    c = np.full((16, 8), one)
 
-    np.testing.assert_array_equal(multiply(opcode, a, b, c), np.full((16, 8), 1 + last))
+    np.testing.assert_array_equal(multiply(opcode, a, b, c), np.full((16, 8), one + last))
+
+
+def finite_numbers(element: str) -> Any:
+    """All numbers of 8 bits in float64, shape (2, 128); zero in place of NaN and infinity."""
+    codes = np.arange(256, dtype=np.uint8).reshape(2, 128)
+    return np.nan_to_num(
+        codes.view(FLOATS_OF_8_BITS[element]).astype(np.float64), nan=0, posinf=0, neginf=0
+    )
+
+
+@pytest.mark.parametrize("sums", ["f32", "f16"])
+@pytest.mark.parametrize("left", ["e4m3", "e5m2"])
+@pytest.mark.parametrize("right", ["e4m3", "e5m2"])
+def test_mma_reads_every_number_of_8_bits(left: str, right: str, sums: str) -> None:
+    opcode = f"mma.sync.m16n8k32.row.col.{sums}.{left}.{right}.{sums}"
+    for half in finite_numbers(left):
+        a = np.pad(half.reshape(16, 8), ((0, 0), (0, 24)))
+        found = multiply(opcode, a, np.eye(32, 8), np.zeros((16, 8)))
+        np.testing.assert_array_equal(found, half.reshape(16, 8))
+    for half in finite_numbers(right):
+        b = np.pad(half.reshape(16, 8), ((0, 16), (0, 0)))
+        found = multiply(opcode, np.eye(16, 32), b, np.zeros((16, 8)))
+        np.testing.assert_array_equal(found, half.reshape(16, 8))
+    b[0, 0] = np.nan
+    assert np.isnan(multiply(opcode, np.eye(16, 32), b, np.zeros((16, 8)))[:, 0]).all()
 
 
 def test_mma_ignores_bits_beyond_tf32() -> None:

@@ -1,0 +1,1 @@
+"""The fetches of textures, as part of the runtime."""

@@ -1,0 +1,415 @@
+"""Tests of textures and surfaces in the emulator, against padded arrays in float64."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import memlab
+
+PADDINGS: dict[str, Any] = {
+    "clamp": "edge",
+    "wrap": "wrap",
+    "mirror": "symmetric",
+    "border": "constant",
+}
+"""How `numpy.pad` continues an array as an address mode does."""
+
+FETCHES = """
+__global__ void fetch1(cudaTextureObject_t t, const float *x, float *out)
+{ int i = blockIdx.x * blockDim.x + threadIdx.x; out[i] = tex1D<float>(t, x[i]); }
+__global__ void fetch2(cudaTextureObject_t t, const float *x, const float *y, float *out)
+{ int i = blockIdx.x * blockDim.x + threadIdx.x; out[i] = tex2D<float>(t, x[i], y[i]); }
+__global__ void fetch3(cudaTextureObject_t t, const float *x, const float *y, const float *z,
+                       float *out)
+{ int i = blockIdx.x * blockDim.x + threadIdx.x; out[i] = tex3D<float>(t, x[i], y[i], z[i]); }
+"""
+COUNT = 512
+
+
+def sampled(
+    texels: NDArray[Any],
+    coordinates: list[NDArray[np.float32]],
+    linear: bool,
+    modes: list[str],
+    normalized: bool,
+) -> NDArray[np.float64]:
+    """The fetch rule of the CUDA C++ Programming Guide, on an array that is padded on all sides.
+
+    `coordinates` and `modes` are for x first, the extents of `texels` for x last.
+    """
+    padded, corners = texels.astype(np.float64), []
+    for axis, (coordinate, mode) in enumerate(zip(coordinates, modes, strict=True)):
+        place = texels.ndim - 1 - axis
+        extent = texels.shape[place]
+        border = [(0, 0)] * texels.ndim
+        border[place] = (4 * extent, 4 * extent)
+        padded = np.pad(padded, border, PADDINGS[mode])
+        x = coordinate.astype(np.float64)
+        if mode == "mirror":  # an edge between elements belongs to the mirrored one
+            x = np.where(np.floor(x) % 2, 1 - (x - np.floor(x)), x - np.floor(x))
+        x = x * (extent if normalized else 1)
+        if linear:
+            steps = np.floor((x - 0.5) * 256 + 0.5)
+            index = np.floor(steps / 256)
+            weight = steps / 256 - index
+        else:
+            index, weight = np.floor(x), np.zeros_like(x)
+        start = index.astype(int) + 4 * extent
+        corners.append(((start, 1 - weight), (start + 1, weight)))
+    total = np.zeros(len(coordinates[0]))
+    for chosen in itertools.product(*corners):
+        weights = np.prod([weight for _, weight in chosen], axis=0)
+        total += weights * padded[tuple(start for start, _ in reversed(chosen))]
+    return total
+
+
+def random_coordinates(
+    generator: np.random.Generator, shape: tuple[int, ...], normalized: bool
+) -> list[NDArray[np.float32]]:
+    """Coordinates on all sides of an array; some hit the edges of elements."""
+    found = []
+    for extent in reversed(shape):
+        x = generator.uniform(-2.5 * extent, 3.5 * extent, COUNT)
+        x[:64] = np.round(x[:64])
+        x[64:128] = np.round(x[64:128]) + 0.5
+        x[128:136] = [0, extent, -0.5, extent - 0.5, extent + 0.5, 0.5, -1e-3, extent - 1e-3]
+        found.append((x / extent if normalized else x).astype(np.float32))
+    return found
+
+
+def fetched(texture: object, coordinates: list[NDArray[np.float32]]) -> NDArray[np.float64]:
+    kernel = memlab.source(FETCHES, f"fetch{len(coordinates)}")
+    arguments = [texture, *coordinates, memlab.out(COUNT, "f32")]
+    result = memlab.run(kernel, grid=COUNT // 128, block=128, args=arguments)
+    return result.outputs["out"].astype(np.float64)
+
+
+@pytest.mark.parametrize("interpolation", ["point", "linear"])
+@pytest.mark.parametrize(
+    ("mode", "normalized"),
+    [("clamp", False), ("border", False), *((mode, True) for mode in PADDINGS)],
+)
+@pytest.mark.parametrize("shape", [(37,), (16,), (19, 45), (5, 11, 9)])
+def test_fetches_follow_the_programming_guide(
+    shape: tuple[int, ...], mode: str, normalized: bool, interpolation: str
+) -> None:
+    generator = np.random.default_rng(len(shape))
+    texels = generator.normal(size=shape).astype(np.float32)
+    coordinates = random_coordinates(generator, shape, normalized)
+    texture = memlab.texture(texels, filter=interpolation, address=mode, normalized=normalized)
+    expected = sampled(
+        texels, coordinates, interpolation == "linear", [mode] * len(shape), normalized
+    )
+    np.testing.assert_allclose(fetched(texture, coordinates), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_each_dimension_has_its_own_address_mode() -> None:
+    generator = np.random.default_rng(4)
+    texels = generator.normal(size=(6, 7, 8)).astype(np.float32)
+    coordinates = random_coordinates(generator, texels.shape, True)
+    modes = ["mirror", "border", "wrap"]
+    texture = memlab.texture(texels, filter="linear", address=modes, normalized=True)
+    expected = sampled(texels, coordinates, True, modes, True)
+    np.testing.assert_allclose(fetched(texture, coordinates), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_coordinates_without_a_place_read_an_element_or_the_border() -> None:
+    strange = np.zeros(COUNT, np.float32)
+    strange[:5] = [np.nan, np.inf, -np.inf, 3e38, -3e38]
+    texels = np.arange(1, 9, dtype=np.float32)
+    assert fetched(memlab.texture(texels), [strange])[:5].tolist() == [1, 8, 1, 8, 1]
+    border = memlab.texture(texels, address="border")
+    assert fetched(border, [strange])[:5].tolist() == [1, 0, 0, 0, 0]
+    for mode in ("wrap", "mirror"):
+        folded = memlab.texture(texels, address=mode, normalized=True, filter="linear")
+        assert set(fetched(folded, [strange])) <= set(np.arange(1, 9, 0.5))
+
+
+NUMBERS = """
+extern "C" __global__ void raw4(cudaTextureObject_t t, TYPE4 *out)
+{ int i = blockIdx.x * blockDim.x + threadIdx.x; out[i] = tex1Dfetch<TYPE4>(t, i); }
+extern "C" __global__ void floats4(cudaTextureObject_t t, float4 *out)
+{ int i = blockIdx.x * blockDim.x + threadIdx.x; out[i] = tex1Dfetch<float4>(t, i); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "vector"),
+    [
+        ("i8", "char"),
+        ("u8", "uchar"),
+        ("i16", "short"),
+        ("u16", "ushort"),
+        ("i32", "int"),
+        ("u32", "uint"),
+        ("f32", "float"),
+    ],
+)
+def test_elements_are_read_as_they_are(dtype: str, vector: str) -> None:
+    bits = np.random.default_rng(1).integers(0, 256, 32 * 4 * int(dtype[1:]) // 8, np.uint8)
+    values = bits.view(dtype[0] + str(int(dtype[1:]) // 8)).reshape(32, 4)
+    kernel = memlab.source(NUMBERS.replace("TYPE4", f"{vector}4"), "raw4")
+    arguments = [memlab.texture(values, channels=4), memlab.out((64, 4), dtype)]
+    found = memlab.run(kernel, grid=1, block=64, args=arguments).outputs["out"]
+    expected = np.concatenate([values, np.zeros_like(values)])  # linear memory reads 0 outside
+    np.testing.assert_array_equal(found.view("u1"), expected.view("u1"))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "float16"])
+def test_elements_are_read_as_floats(dtype: str) -> None:
+    info = np.iinfo(dtype) if dtype != "float16" else None
+    values = np.random.default_rng(2).integers(-100, 100, (32, 4)).astype(dtype)
+    if info:
+        values[0] = [info.min, info.max, 0, 1]
+    kernel = memlab.source(NUMBERS.replace("TYPE4", "float4"), "floats4")
+    texture = memlab.texture(values, channels=4, normalized_float=info is not None)
+    found = memlab.run(kernel, grid=1, block=32, args=[texture, memlab.out((32, 4), "f32")])
+    scaled = values if info is None else np.maximum(values / info.max, -1)
+    np.testing.assert_allclose(found.outputs["out"], scaled, rtol=1e-7)
+
+
+LAYERS = """
+__global__ void layers(cudaTextureObject_t one, cudaTextureObject_t two, const float *x,
+                       const float *y, const int *layer, float *first, float2 *second)
+{
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  first[i] = tex1DLayered<float>(one, x[i], layer[i]);
+  second[i] = tex2DLayered<float2>(two, x[i], y[i], layer[i]);
+}
+"""
+
+
+def test_layers_are_not_interpolated_and_clamp() -> None:
+    generator = np.random.default_rng(5)
+    one = generator.normal(size=(3, 21)).astype(np.float32)
+    two = generator.normal(size=(3, 13, 21, 2)).astype(np.float32)
+    coordinates = random_coordinates(generator, (13, 21), False)
+    layer = generator.integers(-2, 6, COUNT).astype(np.int32)
+    arguments = [
+        memlab.texture(one, layered=True, filter="linear"),
+        memlab.texture(two, layered=True, filter="linear", address="border", channels=2),
+        *coordinates,
+        layer,
+        memlab.out(COUNT, "f32"),
+        memlab.out((COUNT, 2), "f32"),
+    ]
+    result = memlab.run(memlab.source(LAYERS), grid=4, block=128, args=arguments)
+    for number in range(3):
+        chosen = np.clip(layer, 0, 2) == number
+        places = [coordinate[chosen] for coordinate in coordinates]
+        first = sampled(one[number], places[:1], True, ["clamp"], False)
+        np.testing.assert_allclose(result.outputs["first"][chosen], first, rtol=1e-6, atol=1e-6)
+        for channel in range(2):
+            second = sampled(two[number, ..., channel], places, True, ["border"] * 2, False)
+            found = result.outputs["second"][chosen, channel]
+            np.testing.assert_allclose(found, second, rtol=1e-6, atol=1e-6)
+
+
+GATHER = """
+__global__ void gather(cudaTextureObject_t t, const float *x, const float *y, float4 *out)
+{ int i = blockIdx.x * blockDim.x + threadIdx.x; out[i] = tex2Dgather<float4>(t, x[i], y[i], 2); }
+"""
+
+
+def test_gather_gives_one_channel_of_four_elements() -> None:
+    generator = np.random.default_rng(6)
+    texels = generator.normal(size=(9, 12, 4)).astype(np.float32)
+    x, y = (generator.integers(-8, 20, COUNT).astype(np.float32) for _ in range(2))
+    arguments = [memlab.texture(texels, channels=4), x, y, memlab.out((COUNT, 4), "f32")]
+    result = memlab.run(memlab.source(GATHER), grid=4, block=128, args=arguments)
+    left, low = np.floor(x - 0.5).astype(int), np.floor(y - 0.5).astype(int)
+    for number, (dx, dy) in enumerate([(0, 1), (1, 1), (1, 0), (0, 0)]):
+        column, row = np.clip(left + dx, 0, 11), np.clip(low + dy, 0, 8)
+        np.testing.assert_array_equal(result.outputs["out"][:, number], texels[row, column, 2])
+
+
+SURFACES = """
+template <typename T, cudaSurfaceBoundaryMode M>
+__global__ void shift(cudaSurfaceObject_t from, cudaSurfaceObject_t to, int dx, int dy)
+{
+  int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+  T value;
+  surf2Dread(&value, from, (x + dx) * (int)sizeof(T), y + dy, M);
+  surf2Dwrite(value, to, x * (int)sizeof(T), y, cudaBoundaryModeZero);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "channels"),
+    [
+        ("unsigned char", "uint8", 1),
+        ("ushort2", "uint16", 2),
+        ("float", "float32", 1),
+        ("float4", "float32", 4),
+        ("short4", "int16", 4),
+    ],
+)
+@pytest.mark.parametrize(("mode", "padding"), [("Zero", "constant"), ("Clamp", "edge")])
+def test_surfaces_are_read_and_written(
+    kind: str, dtype: str, channels: int, mode: str, padding: Any
+) -> None:
+    shape = (21, 37) if channels == 1 else (21, 37, channels)
+    values = np.random.default_rng(7).integers(0, 100, shape).astype(dtype)
+    arguments = [
+        memlab.surface(values, role="in", channels=channels),
+        memlab.surface(memlab.out(shape, dtype), channels=channels),
+        3,
+        -2,
+    ]
+    kernel = memlab.source(SURFACES, f"shift<{kind}, cudaBoundaryMode{mode}>")
+    result = memlab.run(kernel, grid=(3, 3), block=(16, 8), args=arguments)
+    around = [(4, 4), (4, 4)] + [(0, 0)] * (len(shape) - 2)
+    expected = np.pad(values, around, padding)[2:23, 7:44]
+    np.testing.assert_array_equal(result.outputs["to"], expected)
+
+
+VOLUMES = """
+__global__ void copy(cudaSurfaceObject_t from, cudaSurfaceObject_t to, cudaSurfaceObject_t line,
+                     cudaSurfaceObject_t rows, int *sizes)
+{
+  int x = threadIdx.x, y = threadIdx.y, z = blockIdx.x;
+  float value;
+  surf3Dread(&value, from, x * 4, y, z);
+  surf2DLayeredwrite(value, to, x * 4, y, z);
+  surf1Dwrite(value, line, (x + 8 * y + 64 * z) * 4);
+  surf1DLayeredwrite(value, rows, (x + 8 * y) * 4, z);
+  __syncthreads();  // none of these lies in its surface
+  surf2DLayeredwrite(7.f, to, x * 4, y, z + 5, cudaBoundaryModeZero);
+  surf1DLayeredwrite(7.f, rows, x * 4, -1 - z, cudaBoundaryModeZero);
+  surf1Dwrite(7.f, line, (320 + x) * 4, cudaBoundaryModeZero);
+  asm("suq.width.b32 %0, [%1];" : "=r"(sizes[0]) : "l"(from));
+  asm("suq.height.b32 %0, [%1];" : "=r"(sizes[1]) : "l"(from));
+  asm("suq.depth.b32 %0, [%1];" : "=r"(sizes[2]) : "l"(from));
+  asm("suq.array_size.b32 %0, [%1];" : "=r"(sizes[3]) : "l"(to));
+}
+"""
+
+
+def test_surfaces_have_every_shape() -> None:
+    values = np.random.default_rng(8).normal(size=(5, 8, 8)).astype(np.float32)
+    arguments = [
+        memlab.surface(values, role="in"),
+        memlab.surface(memlab.out((5, 8, 8), "f32"), layered=True),
+        memlab.surface(memlab.out(320, "f32")),
+        memlab.surface(memlab.out((5, 64), "f32"), layered=True),
+        memlab.out(4, "i32"),
+    ]
+    outputs = memlab.run(memlab.source(VOLUMES), grid=5, block=(8, 8), args=arguments).outputs
+    for name in ("to", "line", "rows"):
+        np.testing.assert_array_equal(outputs[name].reshape(values.shape), values)
+    assert outputs["sizes"].tolist() == [8, 8, 5, 5]
+
+
+SHIFTED = """
+__global__ void read(cudaTextureObject_t t, float *out, float shift)
+{
+  int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+  out[y * 64 + x] = tex2D<float>(t, x + shift, y + shift);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("interpolation", "shift", "sectors", "used_bytes"),
+    [
+        # A warp reads 8 by 4 elements of 4 bytes; a sector holds 4 by 2 of them.
+        ("point", 0.5, 4, 128),
+        # It also reads the next column and row.
+        ("linear", 1.0, 9, 180),
+    ],
+)
+def test_a_fetch_counts_distinct_sectors(
+    interpolation: str, shift: float, sectors: int, used_bytes: int
+) -> None:
+    texture = memlab.texture(np.ones((64, 64), np.float32), filter=interpolation)
+    arguments = [texture, memlab.out((64, 64), "f32"), shift]
+    # One block in the middle, so that no edge clamps.
+    kernel = memlab.source(SHIFTED.replace("blockIdx.x", "2").replace("blockIdx.y", "4"))
+    result = memlab.run(kernel, grid=1, block=(8, 4), args=arguments)
+    counters = result.measurement.counters
+    assert counters.global_load_requests == counters.texture_requests == 1
+    assert counters.texture_sectors == sectors
+    assert counters.surface_requests == counters.surface_sectors == 0
+    assert counters.global_load_sectors == sectors
+    assert counters.global_load_used_bytes == used_bytes
+    assert counters.requested_load_bytes == 128 * (1 if interpolation == "point" else 4)
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("tex1D<float>(t, i)", "other dimensions"),
+        ("tex2D<float>(77ull, i, 0)", "no texture or surface of this launch"),
+        ("tex2D<int>(t, i, 0)", "another type"),
+        ("tex2D<float>(s, i, 0)", "a surface is used as a texture"),
+        ("surf2Dread<float>(s, 4 * i, 30)", "outside the surface"),
+    ],
+)
+def test_wrong_objects_are_faults(statement: str, message: str) -> None:
+    kernel = memlab.source(
+        "__global__ void k(cudaTextureObject_t t, cudaSurfaceObject_t s, float *out)\n"
+        f"{{ int i = threadIdx.x; out[i] = {statement}; }}"
+    )
+    square = np.ones((16, 32), np.float32)
+    surface = memlab.surface(square, role="in")
+    arguments = [memlab.texture(square), surface, memlab.out(32, "f32")]
+    with pytest.raises(memlab.MemlabError, match=message):
+        memlab.run(kernel, grid=1, block=32, args=arguments)
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("f32[64]", "takes a texture.*write texture="),
+        ("surface=f32[64]", "takes no surface"),
+        ("texture=f64[64]", "f64, which no texture has"),
+        ("texture=f32x3[64]", "3 channels"),
+        ("texture=f32[64]:wrap", "wrap needs normalized"),
+        ("texture=f32[64]:lineer", "did you mean 'linear'"),
+        ("texture=i8[64]:linear", "integers are not interpolated"),
+        ("texture=f32[64]:normalized-float", "not read as a normalized float"),
+        ("texture=out:f32[64]", "only read textures"),
+        ("texture=f32[2,2,2,2]", "shape of no texture"),
+        ("texture=f32[64]:clamp,clamp", "one address mode"),
+    ],
+)
+def test_wrong_arguments_say_what_to_write(argument: str, message: str) -> None:
+    kernel = memlab.source(FETCHES, "fetch1")
+    with pytest.raises(memlab.UsageError, match=message):
+        memlab.run(kernel, grid=1, block=32, args=[argument, "f32[32]", "out:f32[32]"])
+
+
+def test_check_has_no_findings_on_correct_kernels() -> None:
+    values = np.ones((21, 37), np.float32)
+    kernel = memlab.source(SURFACES, "shift<float, cudaBoundaryModeClamp>")
+    arguments = [
+        memlab.surface(values, role="in"),
+        memlab.surface(memlab.out((21, 37), "f32")),
+        3,
+        -2,
+    ]
+    assert not memlab.check(kernel, grid=(3, 3), block=(16, 8), args=arguments).findings
+    # A block less, and elements of the surface are not written; its padding is not among them.
+    report = memlab.check(kernel, grid=(2, 3), block=(16, 8), args=arguments)
+    (finding,) = report.findings
+    assert finding.tool == "initcheck"
+    texture = memlab.texture(values, filter="linear")
+    arguments = [texture, "f32[512]", "f32[512]", memlab.out(512, "f32")]
+    kernel = memlab.source(FETCHES, "fetch2")
+    assert not memlab.check(kernel, grid=4, block=128, args=arguments).findings
+
+
+def test_requests_of_surfaces_are_counted() -> None:
+    values = np.ones((16, 32), np.float32)
+    arguments = [memlab.surface(values, role="in"), memlab.surface(values), 0, 0]
+    kernel = memlab.source(SURFACES, "shift<float, cudaBoundaryModeTrap>")
+    counters = memlab.run(kernel, grid=(4, 4), block=(8, 4), args=arguments).measurement.counters
+    assert counters.surface_requests == 2 * 16
+    assert counters.surface_sectors == 2 * 16 * 4  # 8 by 4 elements, 4 by 2 in a sector
+    assert counters.texture_requests == 0
