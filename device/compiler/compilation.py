@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,14 +38,14 @@ class _Compiler:
     Attributes:
         name: Its name and version, for messages.
         compile: Compiles a unit without some headers, in a child process.
-        default_device: Its option that makes plain functions device functions; empty for none.
+        remedies: Options that it lacks, by the pattern of the message that asks for each.
         is_nvcc: Whether it is nvcc, which needs no advice to ask nvcc, and whose output names those
             of the headers left out that it missed.
     """
 
     name: str
     compile: Callable[[TranslationUnit, IncludedHeaders, HeaderChanges], CompilerAnswer]
-    default_device: str = ""
+    remedies: Mapping[str, str] = field(default_factory=dict)
     is_nvcc: bool = False
 
 
@@ -77,14 +77,15 @@ def compile_source(unit: TranslationUnit, included: IncludedHeaders) -> Compiler
         # Where CUDA's headers are not installed, they are missed, not those of the host.
         if not missing_packages() and not any((path / name).is_file() for path in system)
     ]
-    if missing_header(refused.log) in absent:
+    missed = missing_header(refused.log)
+    if missed in absent:
         try:
-            return _compile_without_host_code(_nvrtc(), unit, included, absent)
+            return _compile_without_host_code(_nvrtc(), unit, included, absent, (missed,))
         except CompileError as error:
             refused = error
     if toolchain is None:
         raise refused
-    return _compile_without_host_code(_nvcc(toolchain), unit, included, absent)
+    return _compile_without_host_code(_nvcc(toolchain), unit, included, absent, absent)
 
 
 def check_architecture(architecture: Architecture) -> None:
@@ -113,7 +114,7 @@ def _nvrtc() -> _Compiler:
         return forked_process.call_in_child(partial(nvrtc.run_nvrtc, unit, included, changes))
 
     name = f"NVRTC {version_text(nvrtc.compiler_version())}"
-    return _Compiler(name, compile_unit, host_code.DEFAULT_DEVICE_OPTION)
+    return _Compiler(name, compile_unit, host_code.REMEDIES)
 
 
 def _nvcc(toolchain: nvcc.Toolchain) -> _Compiler:
@@ -143,6 +144,7 @@ def _compile_without_host_code(
     unit: TranslationUnit,
     included: IncludedHeaders,
     absent: Sequence[str] = (),
+    left_out: Sequence[str] = (),
 ) -> CompilerOutput:
     """Compile, again and again without the host code and the headers that are refused.
 
@@ -151,12 +153,13 @@ def _compile_without_host_code(
         unit: The translation unit.
         included: The headers that it can include.
         absent: The headers that are nowhere, each of which is left out if it is missed.
+        left_out: Those of them that are left out from the start.
 
     Raises:
         As `compile_source`.
     """
     current = unit
-    changes = HeaderChanges(left_out=tuple(absent) if compiler.is_nvcc else ())
+    changes = HeaderChanges(left_out=tuple(left_out))
     removed: list[str] = []
     try:
         for _ in range(host_code.MAX_PASSES + len(absent)):
@@ -169,15 +172,19 @@ def _compile_without_host_code(
                 changes = replace(changes, left_out=(*changes.left_out, missed))
             current, changes, errors = _without_host_code(current, included, changes, answer)
             removed.extend(errors)
-            if compiler.default_device and host_code.UNANNOTATED_FUNCTION_MESSAGE in answer:
-                current = replace(current, options=(*current.options, compiler.default_device))
+            more = (
+                option
+                for pattern, option in compiler.remedies.items()
+                if re.search(pattern, answer) and option not in current.options
+            )
+            current = replace(current, options=(*current.options, *more))
             if (current, changes) == before:
                 break
     except forked_process.ChildProcessLostError as lost:
         if unit.name_expression and lost.crashed:
             # Without the name expression, the compiler may report an error instead of crashing.
             _compile_without_host_code(
-                compiler, replace(unit, name_expression=""), included, absent
+                compiler, replace(unit, name_expression=""), included, absent, left_out
             )
         advice = "remove parts of the source to find the one that the compiler cannot process"
         name = compiler.name.partition(" ")[0]

@@ -54,10 +54,6 @@ _ADVICE_BY_MESSAGE = (
         "libcu++, cuda::std in <cuda/std/...>",
     ),
     (r'identifier "u?int\w*\d+_t" is undefined', "put #include <cstdint> before it"),
-    (
-        r'identifier "(INFINITY|NAN|HUGE_VALF?|M_\w+)" is undefined',
-        "put #include <math.h> before it",
-    ),
     (r'identifier "(FLT|DBL)_\w+" is undefined', "put #include <float.h> before it"),
     (
         r'identifier "(CHAR_BIT|U?(INT|CHAR|SHRT|LONG|LLONG)_(MIN|MAX))" is undefined',
@@ -136,6 +132,10 @@ def error_from_log(
     target = f"{unit.source_name} with {compiler} for {version_text(unit.architecture)}"
     advice = _advice(log, left_out, nvcc_advice)
     advice = advice or f"could not compile {target}: correct the lines it names"
+    first = "\n".join(_messages(log)[0]) if log else ""
+    library = next((name for name in left_out if advice.startswith(f"{name} comes with")), "")
+    if library and PurePath(library).stem.partition("_")[0] in first:  # others follow from it
+        return UsageError(f"{unit.source_name} needs a header that is not installed: {advice}")
     if left_out:
         log = "\n".join((log, f"Left out, since not found: {', '.join(left_out)}"))
     if removed:

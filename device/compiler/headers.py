@@ -34,7 +34,7 @@ HOST_HEADERS = Path(__file__).parent / "host_headers"
 functions that device code may use; most are empty. They are searched last."""
 
 MAX_PROJECT_FILES = 200_000
-"""The limit of files below the folder of `--root`, in which headers are looked for."""
+"""The limit of files below the project's folder, in which headers are looked for."""
 
 _FEWEST_PROJECT_PARTS = 2
 """A folder directly below / is no project's."""
@@ -90,8 +90,9 @@ def find_headers(source: str, source_name: str, options: Sequence[str]) -> Inclu
 
     A name in quotes is looked up in the folder of the file that includes it. Then, like a name in
     angle brackets, it is looked up in the folders of `-I`, among CUDA's headers, in
-    `HOST_HEADERS` and in a toolkit. What is found nowhere is looked for below the folder of
-    `--root`. Branches that the preprocessor would skip are followed too.
+    `HOST_HEADERS` and in a toolkit. What is found nowhere is looked for below the project's folder:
+    that of `--root`, else the Git repository of the source. Branches that the preprocessor would
+    skip are followed too.
 
     Args:
         source: The CUDA C++ text.
@@ -99,17 +100,24 @@ def find_headers(source: str, source_name: str, options: Sequence[str]) -> Inclu
         options: NVRTC's options, from which `-I` is read, and `--root`.
 
     Raises:
-        UsageError: A header lies outside the source's folder, those of `-I` and that of `--root`,
+        UsageError: A header lies outside the source's folder, those of `-I` and the project's,
             is not a regular file, is too long, or is named by a macro, which is not resolved.
     """
     if not any(_included_names(source, Path(source_name))):
         return IncludedHeaders()
     folders = include_folders(options)
-    root = next((option[7:] for option in options if option.startswith("--root=")), "")
+    named = next((option[7:] for option in options if option.startswith("--root=")), "")
+    root = named or _repository_folder(Path(source_name))
     found: list[str] = []
     while True:
         own, lookups, absent = _user_headers(source, source_name, [*folders, *found], root)
-        more = _folders_below(root, Path(source_name).parent, absent) if root else []
+        files = _header_files(root) if root and absent else {}
+        if files is None and named:
+            raise UsageError(
+                f"--root {root} has more than {MAX_PROJECT_FILES} files below it: name a folder "
+                "further down, or the headers' own with -I DIR"
+            )
+        more = _folders_below(files or {}, Path(source_name).parent, absent)
         more = [folder for folder in more if folder not in found]
         if not more:
             break
@@ -163,7 +171,7 @@ def missing_packages() -> tuple[str, ...]:
 def missing_header_advice(name: str) -> str:
     """The next step for a header that the compiler did not find, by the included name."""
     if name.startswith("curand"):
-        return f"{name} comes with pip install nvidia-curand"
+        return f"{name} comes with pip install nvidia-curand (77 MB), or a CUDA toolkit"
     missing = missing_packages()
     if missing:
         return (
@@ -305,18 +313,33 @@ def _access_option(header: Path, source_name: str) -> str:
     return f"-I {header.parent}, or --root {common} for all below it"
 
 
-def _folders_below(root: str, beside: Path, names: Sequence[str]) -> list[str]:
+def _repository_folder(source: Path) -> str:
+    """The folder of the Git repository that holds a source; empty without one.
+
+    A repository that holds the user's home folder is no project's.
+    """
+    home = Path.home().resolve()
+    for folder in source.resolve().parents:
+        if home.is_relative_to(folder):
+            return ""
+        if (folder / ".git").exists():
+            return str(folder)
+    return ""
+
+
+def _folders_below(
+    files: Mapping[str, Sequence[Path]], beside: Path, names: Sequence[str]
+) -> list[str]:
     """The folders below a project's folder from which missing headers are found.
 
     Of several that have a header, the one nearest to the source is taken; where two are as near,
     none is.
 
     Args:
-        root: The project's folder.
+        files: The project's files, by their name.
         beside: The folder of the source.
         names: The headers, as they are included.
     """
-    files = _header_files(root)
     folders: dict[str, None] = {}
     for name in names:
         parts = PurePath(name).parts
@@ -333,17 +356,17 @@ def _folders_below(root: str, beside: Path, names: Sequence[str]) -> list[str]:
     return list(folders)
 
 
-def _header_files(root: str) -> dict[str, list[Path]]:
-    """The files below a folder, by their name; links to folders are not followed."""
+def _header_files(root: str) -> dict[str, list[Path]] | None:
+    """The files below a folder, by their name; None if there are too many.
+
+    Links to folders are not followed.
+    """
     files: dict[str, list[Path]] = {}
     count = 0
     for folder, _, names in os.walk(root):
         count += len(names)
         if count > MAX_PROJECT_FILES:
-            raise UsageError(
-                f"--root {root} has more than {MAX_PROJECT_FILES} files below it: name a folder "
-                "further down, or the headers' own with -I DIR"
-            )
+            return None
         for name in names:
             files.setdefault(name, []).append(Path(folder, name))
     return files

@@ -14,14 +14,22 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from memlab.device.compiler.headers import HOST_HEADERS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 UNANNOTATED_FUNCTION_MESSAGE = "A function without execution space annotations"
 """NVRTC's message about a plain function without the option below."""
 
-DEFAULT_DEVICE_OPTION = "-default-device"
-"""NVRTC's option that makes plain functions device functions."""
+_MATH_MESSAGE = r'identifier "(INFINITY|NAN|HUGE_VALF?|M_\w+)" is undefined'
+
+REMEDIES = {
+    UNANNOTATED_FUNCTION_MESSAGE: "-default-device",
+    _MATH_MESSAGE: f"--pre-include={HOST_HEADERS / 'math.h'}",
+}
+"""NVRTC's options that make plain functions device functions, and that include <math.h>, which nvcc
+includes in each source; by the patterns of the messages that ask for them."""
 
 MAX_PASSES = 10
 """Compilations at most: other host code may use the removed code, which the next pass reports."""

@@ -191,3 +191,18 @@ def member_offset(member: Die) -> int:
     if isinstance(location, list):  # DW_OP_plus_uconst, and a number of seven bits per byte
         location = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(location[1:]))
     return location or 0
+
+
+def first_bit(member: Die) -> int:
+    """The lowest bit of a bit-field, from the lowest bit of its storage unit at `member_offset`.
+
+    DWARF 2, section 5.5.4, counts from the highest bit of the unit to the highest of the field;
+    DWARF 4, section 5.5.6, from the beginning of the structure to the lowest bit of the field.
+    """
+    from_start: int | None = attribute_value(member, "data_bit_offset")
+    if from_start is not None:
+        return from_start - 8 * member_offset(member)
+    unit = 8 * (attribute_value(member, "byte_size") or type_bytes(referenced_type(member)))
+    above: int = attribute_value(member, "bit_offset") or 0
+    width: int = attribute_value(member, "bit_size")
+    return unit - above - width

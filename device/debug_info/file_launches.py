@@ -6,12 +6,17 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from memlab.device.compiler.compile import compile_unit
 from memlab.device.compiler.headers import HOST_HEADERS, find_headers
 from memlab.device.debug_info.compiled_kernels import compilation_unit
 from memlab.device.debug_info.kernel_lookup import signature_of
+from memlab.device.debug_info.stored_parameters import stored_parameters
 from memlab.errors import MemlabError, UsageError
+from memlab.kernels.host_code.calls import UNKNOWN_MARK, UNKNOWN_TYPE
+from memlab.kernels.user.expressions import split_list
 from memlab.kernels.user.kernel import (
     compile_options,
     is_compiled,
@@ -25,15 +30,40 @@ from memlab.kernels.user.proposals import (
     propose_launch,
     template_symbols,
 )
-from memlab.kernels.user.symbols import with_template_values
+from memlab.kernels.user.symbols import symbol_values, with_template_values
 
 if TYPE_CHECKING:
     from memlab.device.compiler.translation_unit import Architecture
+    from memlab.device.properties import DeviceProperties
     from memlab.kernels.host_code.machine import RecordedLaunch
     from memlab.kernels.signature import Signature
     from memlab.kernels.user.kernel import UserKernel
 
 _MAX_LISTED = 8
+_CUDA_PROPERTIES = {
+    "asyncEngineCount": "async_engine_count",
+    "cooperativeLaunch": "cooperative_launch",
+    "integrated": "integrated",
+    "l2CacheSize": "l2_cache_bytes",
+    "maxBlocksPerMultiProcessor": "max_blocks_per_multiprocessor",
+    "maxGridSize": "max_grid_dim",
+    "maxThreadsDim": "max_block_dim",
+    "maxThreadsPerBlock": "max_threads_per_block",
+    "maxThreadsPerMultiProcessor": "max_threads_per_multiprocessor",
+    "memPitch": "max_pitch_bytes",
+    "memoryBusWidth": "global_memory_bus_width_bits",
+    "multiProcessorCount": "multiprocessor_count",
+    "regsPerBlock": "max_registers_per_block",
+    "regsPerMultiprocessor": "max_registers_per_multiprocessor",
+    "reservedSharedMemPerBlock": "reserved_shared_memory_per_block_bytes",
+    "sharedMemPerBlock": "max_shared_memory_per_block_bytes",
+    "sharedMemPerBlockOptin": "max_shared_memory_per_block_optin_bytes",
+    "sharedMemPerMultiprocessor": "max_shared_memory_per_multiprocessor_bytes",
+    "totalConstMem": "total_constant_memory_bytes",
+    "totalGlobalMem": "total_memory_bytes",
+    "warpSize": "warp_size",
+}
+"""The fields of `DeviceProperties` by the members of CUDA's `cudaDeviceProp`."""
 
 
 class SeveralLaunches(UsageError):
@@ -96,13 +126,13 @@ def needs_launch(kernel: UserKernel, *, executed: bool = True) -> bool:
     return not (kernel.args and kernel.grid and kernel.block)
 
 
-def complete_launch(kernel: UserKernel, architecture: Architecture) -> FileLaunch | None:
+def complete_launch(kernel: UserKernel, properties: DeviceProperties) -> FileLaunch | None:
     """Find the launch of a kernel in its file.
 
     Args:
         kernel: The kernel; its own options stay. Without an entry, the only kernel that the file
             launches.
-        architecture: The compute capability to compile for.
+        properties: The device to compile for, whose figures the host code may ask for.
 
     Returns:
         The launch; None where the file does not launch the kernel.
@@ -111,21 +141,14 @@ def complete_launch(kernel: UserKernel, architecture: Architecture) -> FileLaunc
         UsageError: The file launches several kernels and none is named, or the launch cannot be
             told completely; the message says what to give.
     """
-    groups = _launches_by_entry(kernel)
-    made = {
-        entry: launches
-        for entry, launches in groups.items()
-        if not all(launch.is_explored for launch in launches)
-    }
-    if len(made) == 1:
-        groups = made
-    if not groups:
+    found = _find_launch(kernel, properties, {})
+    if kernel.symbols and not _is_told(found, kernel):
+        # Conditions, loops and templates may depend on what the symbols stand for.
+        again = _find_launch(kernel, properties, symbol_values(kernel))
+        found = again if found is None or _is_told(again, kernel) else found
+    if found is None:
         return None
-    if len(groups) > 1 and not kernel.entry:
-        raise SeveralLaunches(kernel.source, tuple(groups))
-    entry, launches = next(iter(groups.items()))
-    found = _file_launch(kernel, entry, launches, architecture)
-    target = f"{kernel.source}:{entry}"
+    target = f"{kernel.source}:{found.entry}"
     if found.symbols:
         given = " ".join(f"--set {name}=1M" for name in found.symbols)
         raise UsageError(
@@ -142,19 +165,46 @@ def complete_launch(kernel: UserKernel, architecture: Architecture) -> FileLaunc
     return found if found.proposal is not None else None
 
 
-def file_launches(kernel: UserKernel, architecture: Architecture) -> tuple[FileLaunch, ...]:
+def _find_launch(
+    kernel: UserKernel, properties: DeviceProperties, known: Mapping[str, int | Fraction]
+) -> FileLaunch | None:
+    """The launch of a kernel in its file, with values of numbers that the host code lacks."""
+    groups = _launches_by_entry(kernel, properties, known)
+    made = {
+        entry: launches
+        for entry, launches in groups.items()
+        if not all(launch.is_explored for launch in launches)
+    }
+    if len(made) == 1:
+        groups = made
+    if not groups:
+        return None
+    if len(groups) > 1 and not kernel.entry:
+        raise SeveralLaunches(kernel.source, tuple(groups))
+    entry, launches = next(iter(groups.items()))
+    return _file_launch(kernel, entry, launches, properties.compute_capability)
+
+
+def _is_told(found: FileLaunch | None, kernel: UserKernel) -> bool:
+    """Whether a launch, with the kernel's own options, lacks nothing."""
+    if found is None or found.proposal is None or found.symbols:
+        return False
+    return not found.proposal.gaps or bool(kernel.args)
+
+
+def file_launches(kernel: UserKernel, properties: DeviceProperties) -> tuple[FileLaunch, ...]:
     """List the kernels that a file launches, each with its first launch that is told best.
 
     Args:
         kernel: The file, with or without an entry, and the options of the compiler.
-        architecture: The compute capability to compile for.
+        properties: As for `complete_launch`.
 
     Raises:
         UsageError: There is no such file, or a definition is malformed.
     """
     return tuple(
-        _file_launch(kernel, entry, launches, architecture)
-        for entry, launches in _launches_by_entry(kernel).items()
+        _file_launch(kernel, entry, launches, properties.compute_capability)
+        for entry, launches in _launches_by_entry(kernel, properties, {}).items()
     )
 
 
@@ -195,7 +245,8 @@ def _file_launch(
         signature = _signature(named, architecture)
     except MemlabError as error:
         return FileLaunch(entry, None, str(error).partition("\n")[0], (), line)
-    proposals = [propose_launch(named, launch, signature) for launch in launches]
+    stored = _stored_parameters(named, signature, architecture)
+    proposals = [propose_launch(named, launch, signature, stored) for launch in launches]
     ranked = sorted(
         zip(proposals, launches, strict=True),
         key=lambda pair: (len(pair[0].gaps), len(pair[0].symbols), pair[1].is_explored),
@@ -209,15 +260,32 @@ def _signature(kernel: UserKernel, architecture: Architecture) -> Signature:
     return signature_of(unit, with_template_values(kernel).entry)
 
 
-def _launches_by_entry(kernel: UserKernel) -> dict[str, list[RecordedLaunch]]:
+def _stored_parameters(
+    kernel: UserKernel, signature: Signature, architecture: Architecture
+) -> frozenset[int] | None:
+    """The parameters that the kernel, compiled as it will run, writes through; None if unknown."""
+    unit = compilation_unit(with_template_values(kernel), architecture, None)
+    unit = replace(unit, name_expression=signature.name_expression)
+    try:
+        return stored_parameters(compile_unit(unit).ptx, signature.linkage_name)
+    except MemlabError:
+        return None  # the run says what is wrong
+
+
+def _launches_by_entry(
+    kernel: UserKernel, properties: DeviceProperties, known: Mapping[str, int | Fraction]
+) -> dict[str, list[RecordedLaunch]]:
     """The launches of the kernel, or of all kernels of the file, by their entries."""
     groups: dict[str, list[RecordedLaunch]] = {}
-    for launch in _read_launches(kernel):
+    launches = _read_launches(kernel, properties, known)
+    for launch in launches:
         if launch.is_undeduced:
             continue
         entry = launch_entry(launch)
         if _matches(kernel.entry, entry):
             groups.setdefault(entry, []).append(launch)
+    if "<" in kernel.entry and not groups:
+        return _launches_with_arguments(kernel, properties, known, launches)
     if kernel.entry and len(groups) > 1:  # several instantiations: the first that is made
         first = next(
             (entry for entry, group in groups.items() if not group[0].is_explored),
@@ -226,6 +294,27 @@ def _launches_by_entry(kernel: UserKernel) -> dict[str, list[RecordedLaunch]]:
         exact = next((entry for entry in groups if _plain(entry) == _plain(kernel.entry)), first)
         return {exact: groups[exact]}
     return groups
+
+
+def _launches_with_arguments(
+    kernel: UserKernel,
+    properties: DeviceProperties,
+    known: Mapping[str, int | Fraction],
+    launches: Sequence[RecordedLaunch],
+) -> dict[str, list[RecordedLaunch]]:
+    """The launches of a template whose arguments are only those of the entry."""
+    found = [(launch, _given_arguments(launch, kernel.entry)) for launch in launches]
+    fitting = [(launch, given) for launch, given in found if given is not None]
+    numbers = {
+        own.removeprefix(UNKNOWN_MARK): int(text)
+        for _, given in fitting[:1]
+        for own, text in given.items()
+        if own.startswith(UNKNOWN_MARK) and text.strip().isdecimal()
+    }
+    if not numbers.keys() <= known.keys():  # what they decide, such as the block
+        return _launches_by_entry(kernel, properties, {**numbers, **known})
+    listed = [replace(launch, template_arguments=None) for launch, _ in fitting]
+    return {kernel.entry: listed} if listed else {}
 
 
 def _matches(wanted: str, entry: str) -> bool:
@@ -239,17 +328,60 @@ def _matches(wanted: str, entry: str) -> bool:
     return name.rpartition("::")[2].strip() == other.rpartition("::")[2].strip()
 
 
+def _given_arguments(launch: RecordedLaunch, entry: str) -> dict[str, str] | None:
+    """The template arguments that an entry gives for those that a launch does not tell.
+
+    Returns:
+        By what the launch writes for each; None where the kernel is another, or what it tells.
+    """
+    name, _, rest = entry.partition("<")
+    if not _matches(name, launch.kernel):
+        return None
+    listed = split_list(rest.rpartition(">")[0])
+    given = dict(zip(launch.template_arguments or (), listed, strict=False))
+    if any(
+        UNKNOWN_MARK not in own and UNKNOWN_TYPE not in own and _plain(own) != _plain(other)
+        for own, other in given.items()
+    ):
+        return None
+    return given
+
+
 def _plain(text: str) -> str:
     return re.sub(r"\s", "", text)
 
 
-def _read_launches(kernel: UserKernel) -> tuple[RecordedLaunch, ...]:
+def _read_launches(
+    kernel: UserKernel, properties: DeviceProperties, known: Mapping[str, int | Fraction]
+) -> tuple[RecordedLaunch, ...]:
     from memlab.kernels.host_code.reading import read_launches
 
     source = read_source(kernel)
     if "<<<" not in source and "cudaLaunch" not in source:
         return ()
-    return read_launches(source, kernel.source, _own_headers(kernel, source), parse_defines(kernel))
+    headers = _own_headers(kernel, source)
+    defines, device = parse_defines(kernel), _cuda_properties(properties)
+    return read_launches(source, kernel.source, headers, defines, known, device)
+
+
+def _cuda_properties(properties: DeviceProperties) -> dict[str, int | tuple[int, ...]]:
+    """The known members of a device's `cudaDeviceProp` (CUDA Runtime API), in its units."""
+    major, minor = properties.compute_capability
+    known: dict[str, int | tuple[int, ...] | None] = {
+        "major": major,
+        "minor": minor,
+        **{name: getattr(properties, figure) for name, figure in _CUDA_PROPERTIES.items()},
+    }
+    for name, hertz in (
+        ("clockRate", properties.clock_rate_hz),
+        ("memoryClockRate", properties.memory_clock_rate_hz),
+    ):
+        known[name] = None if hertz is None else hertz // 1000
+    return {
+        name: int(value) if isinstance(value, bool) else value
+        for name, value in known.items()
+        if value is not None
+    }
 
 
 def _own_headers(kernel: UserKernel, source: str) -> Mapping[str, str]:

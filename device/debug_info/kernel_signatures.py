@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _SPACES: dict[int, Literal["const", "global"]] = {4: "const", 5: "global"}  # 8: shared memory
 
+MAX_POINTER_DEPTH = 3
+"""How many pointers are followed from a parameter: a list's nodes point to nodes without end."""
+
 _LENGTH = re.compile(r"L?(\d{1,9})")  # L marks internal linkage
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+(\d+))?")
@@ -80,13 +83,17 @@ def _parameters(function: Die, alignments: list[int]) -> tuple[KernelParameter, 
     )
 
 
-def _parameter(name: str, kind: Die, alignment_bytes: int) -> KernelParameter:
+def _parameter(name: str, kind: Die, alignment_bytes: int, depth: int = 0) -> KernelParameter:
+    """Describe a parameter, or a pointer that is reached through so many other pointers."""
     plain, _ = dwarf.strip_qualifiers(kind)
     spelling = _type_spelling(kind)
     if dwarf.type_tag(plain) in dwarf.POINTER_TAGS:
         target, readonly = dwarf.array_element_type(dwarf.referenced_type(plain))
         if dwarf.type_tag(target) == "subroutine_type":
             return KernelParameter(name, "structure", "", spelling, dwarf.POINTER_BYTES)
+        structure, is_followed = _structure_type(target), depth < MAX_POINTER_DEPTH
+        pointed = is_followed and dwarf.type_tag(target) in dwarf.POINTER_TAGS
+        has_pointers = is_followed and structure is not None and structure.has_pointers
         return KernelParameter(
             name,
             "pointer",
@@ -96,7 +103,9 @@ def _parameter(name: str, kind: Die, alignment_bytes: int) -> KernelParameter:
             dwarf.type_bytes(target),
             readonly,
             _member_dtype(target),
-            structure=_structure_type(target),
+            parts=_structure_parts(target, depth + 1) if has_pointers else None,
+            structure=structure,
+            target=_parameter(name, target, 1, depth + 1) if pointed else None,
         )
     dtype = dwarf.dtype_name(plain)
     if dtype:
@@ -113,26 +122,17 @@ def _parameter(name: str, kind: Die, alignment_bytes: int) -> KernelParameter:
     )
 
 
-def _structure_parts(structure: Die) -> tuple[StructureMember, ...] | None:
-    """The innermost members of a structure; None if some of them share bytes."""
+def _structure_parts(structure: Die, depth: int = 0) -> tuple[StructureMember, ...] | None:
+    """The innermost members of a structure, of a union the first; None for other types."""
     if not dwarf.is_structure(structure):
         return None
-    try:
-        return tuple(_parts_at_offset("", structure, 0))
-    except _OverlapError:
-        return None
+    return tuple(_parts_at_offset("", structure, 0, depth))
 
 
-class _OverlapError(Exception):
-    """A structure holds a union or a bit-field."""
-
-
-def _parts_at_offset(name: str, kind: Die, offset_bytes: int) -> Iterator[StructureMember]:
-    """The innermost members of a type, as part of a structure from a byte on.
-
-    Raises:
-        _OverlapError: Members share bytes.
-    """
+def _parts_at_offset(
+    name: str, kind: Die, offset_bytes: int, depth: int
+) -> Iterator[StructureMember]:
+    """The innermost members of a type, as part of a structure from a byte on."""
     plain, _ = dwarf.strip_qualifiers(kind)
     if not dwarf.type_bytes(plain):
         return
@@ -141,28 +141,40 @@ def _parts_at_offset(name: str, kind: Die, offset_bytes: int) -> Iterator[Struct
         for number, index in enumerate(itertools.product(*map(range, dwarf.array_shape(plain)))):
             subscripts = "".join(f"[{subscript}]" for subscript in index)
             start = offset_bytes + number * dwarf.type_bytes(element)
-            yield from _parts_at_offset(name + subscripts, element, start)
+            yield from _parts_at_offset(name + subscripts, element, start, depth)
     elif not dwarf.is_structure(plain):
-        member = _parameter(name, kind, 1)
+        member = _parameter(name, kind, 1, depth)
         pointer = member if member.kind == "pointer" else None
         yield StructureMember(name, dwarf.dtype_name(plain), offset_bytes, member.spelling, pointer)
-    elif dwarf.type_tag(plain) == "union_type":
-        raise _OverlapError
     else:
-        for child in dwarf.data_members(plain):
-            if dwarf.attribute_value(child, "bit_size"):
-                raise _OverlapError
+        members = dwarf.data_members(plain)
+        if dwarf.type_tag(plain) == "union_type":
+            members = members[:1]  # which braces initialize in C++
+        for child in members:
             # Bases have no name.
             inner = ".".join(filter(None, (name, dwarf.attribute_text(child, "name"))))
-            yield from _parts_at_offset(
-                inner, dwarf.referenced_type(child), offset_bytes + dwarf.member_offset(child)
-            )
+            start = offset_bytes + dwarf.member_offset(child)
+            if dwarf.attribute_value(child, "bit_size"):
+                yield _bit_field(inner, child, start)
+                continue
+            yield from _parts_at_offset(inner, dwarf.referenced_type(child), start, depth)
+
+
+def _bit_field(name: str, member: Die, offset_bytes: int) -> StructureMember:
+    """A bit-field of a structure, with the first byte of its storage unit."""
+    kind = dwarf.referenced_type(member)
+    plain, _ = dwarf.strip_qualifiers(kind)
+    width = dwarf.attribute_value(member, "bit_size")
+    first, bit = divmod(dwarf.first_bit(member), 8)
+    spelling = f"{_type_spelling(kind)} : {width}"
+    dtype = dwarf.dtype_name(plain)
+    return StructureMember(name, dtype, offset_bytes + first, spelling, bits=(bit, width))
 
 
 def _structure_type(
     plain: Die, known: dict[int, StructureType | None] | None = None
 ) -> StructureType | None:
-    """The type of a structure; None if it is none, or its members are not all numbers.
+    """The type of a structure; None if it is none, or has members besides numbers and pointers.
 
     Args:
         plain: The type.
@@ -184,7 +196,7 @@ def _structure_type(
 def _member_types(
     structure: Die, offset_bytes: int, known: dict[int, StructureType | None]
 ) -> list[MemberType] | None:
-    """The members of a part of a structure from a byte on; None if not all are numbers."""
+    """The members of a part of a structure from a byte on; None if one shares its bytes."""
     if dwarf.type_tag(structure) == "union_type":
         return None
     members: list[MemberType] = []
@@ -204,10 +216,12 @@ def _member_types(
             members += inner
             continue
         whole = _structure_type(element, known)
-        if not dtype and whole is None:
+        is_pointer = dwarf.type_tag(element) in dwarf.POINTER_TAGS
+        if not dtype and whole is None and not is_pointer:
             return None
         shape = dwarf.array_shape(kind)
-        members.append(MemberType(name, start, shape, NUMPY_DTYPES.get(dtype, ""), whole))
+        numpy_name = "uint64" if is_pointer else NUMPY_DTYPES.get(dtype, "")
+        members.append(MemberType(name, start, shape, numpy_name, whole, is_pointer))
     return members
 
 

@@ -79,6 +79,7 @@ def diagnose(machine: MachineState) -> Diagnosis:
             *needed,
             _nvml_item(machine),
             _nvcc_item(machine),
+            _cuobjdump_item(machine),
             _counters_item(machine),
             emulator,
         ),
@@ -276,6 +277,15 @@ def _nvcc_item(machine: MachineState) -> DiagnosisItem:
         return DiagnosisItem("nvcc", "works", machine.nvcc.removeprefix("nvcc "))
     advice = f"only files that NVRTC refuses need it: {NVCC_ADVICE}"
     return DiagnosisItem("nvcc", "note", _failure_reason(machine, "nvcc", "not installed"), advice)
+
+
+def _cuobjdump_item(machine: MachineState) -> DiagnosisItem:
+    """Diagnose cuobjdump, which reads compiled files."""
+    if machine.cuobjdump is not None:
+        return DiagnosisItem("cuobjdump", "works", machine.cuobjdump)
+    advice = f"only kernels in .fatbin, .o, .so and programs need it: {NVCC_ADVICE}"
+    said = _failure_reason(machine, "cuobjdump", "not installed")
+    return DiagnosisItem("cuobjdump", "note", said, advice)
 
 
 def _counters_item(machine: MachineState) -> DiagnosisItem:

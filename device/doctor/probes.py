@@ -51,6 +51,7 @@ class MachineState:
         nvrtc: The version of NVRTC.
         nvrtc_architectures: The compute capabilities for which NVRTC compiles.
         nvcc: The versions of nvcc and of the host's compiler that it uses.
+        cuobjdump: The path of NVIDIA's reader of fat binaries.
         ncu: The path of Nsight Compute's command-line program.
         counters_restricted: Whether the driver lets only administrators read counters.
         privileged: Whether this process may read counters as an administrator.
@@ -69,6 +70,7 @@ class MachineState:
     nvrtc: Version | None = None
     nvrtc_architectures: tuple[Version, ...] = ()
     nvcc: str | None = None
+    cuobjdump: str | None = None
     ncu: str | None = None
     counters_restricted: bool | None = None
     privileged: bool = False
@@ -135,6 +137,13 @@ def nvcc() -> str | None:
     return None if toolchain is None else toolchain.version
 
 
+def cuobjdump() -> Path | None:
+    """The path of cuobjdump; None if it is not installed."""
+    from memlab.device.compiler.cuda_tools import find_cuda_tool
+
+    return find_cuda_tool("cuobjdump")
+
+
 def privileged() -> bool:
     """Whether this process has one of the capabilities in `COUNTER_CAPABILITY_BITS`."""
     text = Path("/proc/self/status").read_text(encoding="utf-8")
@@ -170,6 +179,7 @@ class Probes:
     pycuda: Callable[[], tuple[str, Version]] = pycuda
     nvrtc: Callable[[], tuple[Version, tuple[Version, ...]]] = nvrtc
     nvcc: Callable[[], str | None] = nvcc
+    cuobjdump: Callable[[], Path | None] = cuobjdump
     ncu: Callable[[], Path | None] = nsight_compute.find_ncu
     counters_restricted: Callable[[], bool | None] = counters_restricted
     privileged: Callable[[], bool] = privileged
@@ -195,7 +205,7 @@ def probe_machine(probes: Probes | None = None) -> MachineState:
 
     pycuda_version, pycuda_cuda = read("pycuda", (None, None))
     nvrtc_version, architectures = read("nvrtc", (None, ()))
-    executable = read("ncu", None)
+    executable, reader = read("ncu", None), read("cuobjdump", None)
     return MachineState(
         driver=read("driver", None),
         driver_cuda=read("driver_cuda", None),
@@ -208,6 +218,7 @@ def probe_machine(probes: Probes | None = None) -> MachineState:
         nvrtc=nvrtc_version,
         nvrtc_architectures=architectures,
         nvcc=read("nvcc", None),
+        cuobjdump=None if reader is None else str(reader),
         ncu=None if executable is None else str(executable),
         counters_restricted=read("counters_restricted", None),
         privileged=read("privileged", False),

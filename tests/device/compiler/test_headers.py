@@ -208,6 +208,29 @@ def test_missing_headers_are_looked_for_below_the_root_nearest_first(tmp_path):
     assert absent == ("value.h",)  # two are as near
 
 
+@pytest.mark.parametrize("entry", ["folder", "file of a worktree"])
+def test_the_git_repository_of_a_source_is_its_project(tmp_path, monkeypatch, entry):
+    (tmp_path / "project/src").mkdir(parents=True)
+    (tmp_path / "project/inc").mkdir()
+    (tmp_path / "secret.h").write_text("#define VALUE 1\n")
+    (tmp_path / "project/inc/value.h").write_text("#define VALUE 7\n")
+    marker = tmp_path / "project/.git"
+    marker.mkdir() if entry == "folder" else marker.write_text("gitdir: elsewhere\n")
+    name = str(tmp_path / "project/src/k.cu")
+    assert value(name, f'#include "../inc/value.h"\n{KERNEL}') == 7
+    assert value(name, f"#include <value.h>\n{KERNEL}") == 7
+    with pytest.raises(UsageError, match=r"secret.h, which lies outside"):
+        value(name, f'#include "../../secret.h"\n{KERNEL}')
+    assert value(name, f'#include "../../secret.h"\n{KERNEL}', options=(f"--root={tmp_path}",)) == 1
+    with monkeypatch.context() as patched:
+        patched.setattr(headers, "MAX_PROJECT_FILES", 0)  # nothing is looked for, without an error
+        assert headers.find_headers("#include <value.h>\n", name, ()).absent == ("value.h",)
+    for home in (tmp_path / "project", tmp_path / "project/src"):
+        monkeypatch.setenv("HOME", str(home))
+        with pytest.raises(UsageError, match=r"inc/value.h, which lies outside"):
+            value(name, f'#include "../inc/value.h"\n{KERNEL}')
+
+
 def test_the_number_of_files_below_the_root_is_limited(tmp_path, monkeypatch):
     (tmp_path / "a.h").write_text("")
     monkeypatch.setattr(headers, "MAX_PROJECT_FILES", 0)

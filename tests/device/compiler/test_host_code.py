@@ -132,6 +132,15 @@ int main() {
 """
 
 
+def test_the_macros_that_nvcc_always_includes_are_there(without_nvcc):
+    source = "__global__ void k(float* p) { *p = INFINITY; p[1] = M_PI; }\n"
+    output = compiler.compile_unit(TranslationUnit(source, "k.cu", HOPPER))
+    assert "2139095040;" in output.ptx  # the bits 0x7f800000
+    unknown = TranslationUnit(source.replace("M_PI", "M_TAU"), "k.cu", HOPPER)
+    with pytest.raises(CompileError, match=r"k\.cu\(1\): error: identifier .M_TAU. is undefined"):
+        compiler.compile_unit(unknown)
+
+
 @pytest.mark.parametrize("source", [THRUST, pytest.param(CUB, marks=pytest.mark.slow)])
 def test_thrust_and_cub_of_the_host_are_left_out(source):
     """What device code may use of them stays: tuples, and CUB's parts for blocks and warps."""

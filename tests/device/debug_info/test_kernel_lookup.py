@@ -179,7 +179,14 @@ def test_structures_are_divided_into_members(architecture):
         ("last", "bool", 41),
     ]
     assert found[1:4] == [(), [("a", "i8", 0)], [("base", "", 0), ("n", "i32", 8)]]
-    assert found[4:] == [None] * 5
+    assert found[4:] == [
+        [("i", "i32", 0)],
+        [("low", "i32", 0), ("high", "i32", 0)],
+        [("n", "i32", 0), ("either.i", "i32", 4)],
+        None,
+        None,
+    ]
+    assert [part.bits for part in parameters[5].parts] == [(0, 3), (3, 5)]
     assert parameters[3].parts[0].spelling == "const Base *"
     assert [parameter.alignment_bytes for parameter in parameters[:7]] == [8, 1, 16, 8, 4, 4, 4]
 

@@ -33,6 +33,7 @@ HEALTHY = MachineState(
     nvrtc=(13, 5),
     nvrtc_architectures=((7, 5), (9, 0), (12, 1)),
     nvcc="nvcc 13.5.37 with gcc 12.2.0",
+    cuobjdump="/usr/local/cuda/bin/cuobjdump",
     ncu="/usr/local/cuda/bin/ncu",
     counters_restricted=True,
     privileged=True,
@@ -61,6 +62,14 @@ def test_without_nvcc_the_doctor_tells_what_needs_it(state, said) -> None:
     item = found(state, "nvcc")
     assert (item.state, item.found) == ("note", said)
     assert item.advice == "only files that NVRTC refuses need it: pip install 'memlab[nvcc]'"
+
+
+def test_without_cuobjdump_the_doctor_tells_what_needs_it() -> None:
+    item = found(BARE, "cuobjdump")
+    assert (item.state, item.found) == ("note", "not installed")
+    assert item.advice == (
+        "only kernels in .fatbin, .o, .so and programs need it: pip install 'memlab[nvcc]'"
+    )
 
 
 def test_a_healthy_machine_has_nothing_to_mend() -> None:
@@ -92,7 +101,7 @@ def test_without_a_gpu_the_emulator_works_and_no_gpu_software_is_urged() -> None
     assert diagnosis.emulator_works
     assert found(BARE, "driver").found == "no NVIDIA driver is loaded"
     assert "--device h200" in found(BARE, "driver").advice
-    urged = (item for item in diagnosis.findings if item.subject != "nvcc")
+    urged = (item for item in diagnosis.findings if item.subject not in ("nvcc", "cuobjdump"))
     assert not any("pip install" in item.advice for item in urged)
 
 
@@ -232,6 +241,7 @@ def test_a_probe_that_breaks_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> 
             pycuda=broken,  # type: ignore[arg-type]
             nvrtc=lambda: ((13, 0), ((9, 0),)),
             nvcc=lambda: "nvcc 13.5.37 with gcc 12.2.0",
+            cuobjdump=lambda: Path("/bin/cuobjdump"),
             ncu=lambda: Path("/bin/ncu"),
             counters_restricted=lambda: True,
             privileged=lambda: False,
@@ -244,6 +254,7 @@ def test_a_probe_that_breaks_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> 
     assert machine.nvrtc_architectures == ((9, 0),)
     assert machine.visible_devices == "0"
     assert machine.ncu == "/bin/ncu"
+    assert machine.cuobjdump == "/bin/cuobjdump"
     assert machine.nvcc == "nvcc 13.5.37 with gcc 12.2.0"
 
 
