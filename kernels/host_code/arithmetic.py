@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import operator as operators
+from collections.abc import Callable
 from fractions import Fraction
 
 from memlab.kernels.host_code import formulas
 from memlab.kernels.host_code.formulas import Formula, number
 from memlab.kernels.host_code.machine import NOT_NUMBERS, Machine, formula_of, safe, truth_of
+from memlab.kernels.host_code.structures import size_of
 from memlab.kernels.host_code.values import (
+    INTEGER_TYPES,
+    REAL_TYPES,
     Address,
     Allocation,
     Container,
@@ -22,10 +27,19 @@ from memlab.kernels.host_code.values import (
 )
 
 MAX_SHIFT = 64
+_EXACT: dict[str, Callable[[int, int], int]] = {
+    "+": operators.add,
+    "-": operators.sub,
+    "*": operators.mul,
+    "&": operators.and_,
+    "|": operators.or_,
+    "^": operators.xor,
+}
 
 
 def as_number(machine: Machine, value: Value, name: str = "") -> Number | None:
     """A value as a number; an unresolved one becomes an unknown."""
+    value = machine.settled(value)
     if isinstance(value, Number):
         return value
     if isinstance(value, Unresolved):
@@ -38,8 +52,41 @@ def number_value(value: float | Fraction, kind: str = "int") -> Number:
     return Number(number(Fraction(value)), kind)
 
 
+def in_width(value: int, kind: str) -> int:
+    """A whole number as a type holds it: without the bits that the type lacks."""
+    if kind not in INTEGER_TYPES:
+        return value
+    bits, signed = INTEGER_TYPES[kind]
+    value %= 2**bits
+    return value - 2**bits if signed and value >= 2 ** (bits - 1) else value
+
+
+def _held(value: Number) -> Number:
+    """A number as its type holds it; one that is not known is taken to fit."""
+    whole = value.formula.whole
+    if whole is None or value.divisor is not None:
+        return value
+    return Number(number(in_width(whole, value.type)), value.type)
+
+
+def negated(value: Number) -> Number:
+    """`-value`."""
+    kind = _promoted(value.type)
+    return _held(Number(value.formula.scaled(Fraction(-1)), kind, value.divisor))
+
+
+def inverted(value: Number) -> Value:
+    """`~value`."""
+    whole = value.formula.whole
+    if whole is None or value.divisor is not None:
+        return Unresolved("value")
+    return _held(Number(number(~whole), _promoted(value.type)))
+
+
 def combine(machine: Machine, operator: str, left: Value, right: Value) -> Value:
     """The value of an operation on two values."""
+    if isinstance(left, Pointer) and isinstance(right, Pointer) and operator == "-":
+        return _distance(machine, left, right)
     if isinstance(left, Pointer) and operator in ("+", "-") and not isinstance(right, Pointer):
         return _moved(machine, left, right, operator)
     if isinstance(right, Pointer) and operator == "+":
@@ -88,7 +135,9 @@ def _arithmetic(operator: str, left: Number, right: Number) -> Value:
             return Number(a, kind, b)
         return Unresolved("value") if quotient is None else Number(quotient, kind)
     formula = safe(lambda: _whole_operation(operator, a, b))
-    return Unresolved("value") if formula is None else Number(formula, kind)
+    if operator in ("<<", ">>"):
+        kind = _promoted(left.type)
+    return Unresolved("value") if formula is None else _held(Number(formula, kind))
 
 
 def _with_divisor(operator: str, left: Number, right: Number, kind: str) -> Value:
@@ -108,6 +157,8 @@ def _with_divisor(operator: str, left: Number, right: Number, kind: str) -> Valu
 
 def _whole_operation(operator: str, a: Formula, b: Formula) -> Formula:
     known, other = a.whole, b.whole
+    if known is not None and other is not None and operator in _EXACT:
+        return number(_EXACT[operator](known, other))
     match operator:
         case "+":
             return a + b
@@ -125,8 +176,6 @@ def _whole_operation(operator: str, a: Formula, b: Formula) -> Formula:
             return formulas.floor_quotient(a, number(2**other))
         case "&" if known is None and other is not None and other < 0 and _is_power(-other):
             return formulas.floor_quotient(a, number(-other)) * number(-other)
-        case "&" | "|" | "^" if known is not None and other is not None:
-            return number({"&": known & other, "|": known | other, "^": known ^ other}[operator])
     raise formulas.FormulaError
 
 
@@ -134,15 +183,28 @@ def _is_power(value: int) -> bool:
     return value & (value - 1) == 0
 
 
+def _promoted(kind: str) -> str:
+    """The type in which a number of a type is computed."""
+    return kind if kind in REAL_TYPES or INTEGER_TYPES.get(kind, (0, True))[0] >= 32 else "int"
+
+
 def _common_type(left: Number, right: Number) -> str:
-    for kind in ("double", "float", "ulong", "size_t", "long", "longlong", "uint"):
-        if kind in (left.type, right.type):
+    """The type of an operation on two numbers."""
+    kinds = _promoted(left.type), _promoted(right.type)
+    for kind in ("double", "float"):
+        if kind in kinds:
             return kind
-    return left.type if left.is_real else right.type if right.is_real else "int"
+    reals = [kind for kind in kinds if kind in REAL_TYPES]
+    # The wider one; of two as wide, the one without a sign.
+    return reals[0] if reals else max(kinds, key=lambda kind: _rank(INTEGER_TYPES[kind]))
+
+
+def _rank(width: tuple[int, bool]) -> tuple[int, bool]:
+    return width[0], not width[1]
 
 
 def _moved(machine: Machine, pointer: Pointer, steps: Value, operator: str) -> Value:
-    size = machine.program.size_of(pointer.element) if pointer.element is not None else None
+    size = size_of(machine, pointer.element) if pointer.element is not None else None
     distance = formula_of(as_number(machine, steps) or Unresolved(""))
     if distance is None:
         return pointer
@@ -153,6 +215,17 @@ def _moved(machine: Machine, pointer: Pointer, steps: Value, operator: str) -> V
     scaled = distance.scaled(Fraction(size if operator == "+" else -size))
     offset = safe(lambda: pointer.offset + scaled)
     return pointer if offset is None else Pointer(pointer.allocation, offset, pointer.element)
+
+
+def _distance(machine: Machine, left: Pointer, right: Pointer) -> Value:
+    """The elements between two pointers."""
+    size = size_of(machine, left.element) if left.element is not None else None
+    if left.allocation is not right.allocation or not size:
+        return Unresolved("distance")
+    nbytes = safe(lambda: left.offset - right.offset)
+    if nbytes is None:
+        return Unresolved("distance")
+    return Number(nbytes.scaled(Fraction(1, size)), "ptrdiff_t")
 
 
 def converted(machine: Machine, value: Value, kind: CType | None) -> Value:
@@ -167,7 +240,7 @@ def converted(machine: Machine, value: Value, kind: CType | None) -> Value:
         return value if truth is None else number_value(int(truth), "bool")
     target_is_real = Number(value.formula, resolved.name).is_real
     if target_is_real or not value.is_real:
-        return Number(value.formula, resolved.name, value.divisor)
+        return _held(Number(value.formula, resolved.name, value.divisor))
     return truncated(value, resolved.name)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from memlab.kernels.host_code import runtime
+from memlab.kernels.host_code import device_queries, runtime, tensors
 from memlab.kernels.host_code.arithmetic import as_number, cast, converted, number_value
+from memlab.kernels.host_code.contents import CASTS, content_of, listed_content
 from memlab.kernels.host_code.formulas import number
 from memlab.kernels.host_code.machine import (
     MAX_DEPTH,
@@ -18,31 +20,37 @@ from memlab.kernels.host_code.machine import (
     same,
 )
 from memlab.kernels.host_code.places import cell_of
+from memlab.kernels.host_code.preprocessor import Macro, expand
 from memlab.kernels.host_code.program import (
     Function,
     TemplateParameter,
     declared,
     descendants,
+    members,
     node_type,
     parse_expression,
     parse_statements,
     spelled_type,
     text_of,
 )
+from memlab.kernels.host_code.structures import size_of
 from memlab.kernels.host_code.values import (
+    ZEROS,
     Address,
     Allocation,
     Cell,
     Container,
     CType,
+    Event,
+    EventKind,
     FunctionName,
     Lambda,
     Number,
     Pointer,
     Record,
+    Tensor,
     Unresolved,
     Value,
-    copied,
     dim3,
 )
 
@@ -51,14 +59,15 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
-    from memlab.kernels.host_code.preprocessor import Macro
 
-CASTS = frozenset({"static_cast", "reinterpret_cast", "const_cast"})
 DIM3_TYPES = frozenset({"dim3", "uint3"})
 CONTAINERS = {"vector": False, "host_vector": False, "device_vector": True}
 """The vectors whose sizes are followed, by their last name; whether they are on the device."""
+ASSERTIONS = frozenset({"assert", "TORCH_CHECK", "AT_ASSERT", "AT_ASSERTM"})
 UNKNOWN_MARK = "?"
 """Stands before the name of an unknown number in an argument of a template."""
+UNKNOWN_TYPE = "auto"
+"""The type that a parameter of a template stands for where it is not known."""
 
 
 def call(machine: Machine, node: Node) -> Value:
@@ -82,8 +91,9 @@ def call(machine: Machine, node: Node) -> Value:
         value = machine.evaluate(machine, arguments[0]) if arguments else Unresolved("")
         return value if kind is None else cast(machine, value, kind)
     macro = machine.program.macros.get(name)
-    if macro is not None and macro.parameters is not None:
-        return _expand(machine, macro, arguments)
+    is_global = text_of(function).startswith("::")
+    if macro is not None and macro.parameters is not None and not is_global:
+        return _expand(machine, name, macro, arguments)
     cell = machine.find(name)
     if cell is not None:
         if isinstance(cell.value, Lambda):
@@ -92,7 +102,16 @@ def call(machine: Machine, node: Node) -> Value:
             name, template = cell.value.name, cell.value.arguments or template
             last = name.rpartition("::")[2]
     if last in machine.program.functions:
-        return call_function(machine, last, template, arguments, name)
+        this = machine.frame.this
+        is_method = this is not None and any(
+            each.owner == this.type for each in machine.program.functions[last]
+        )
+        return call_function(machine, last, template, arguments, this if is_method else None)
+    if name.startswith(tensors.NAMESPACES):
+        values = [machine.evaluate(machine, node) for node in arguments]
+        made = tensors.create(machine, last, arguments, values)
+        if made is not None:
+            return made
     handler = runtime.HANDLERS.get(last)
     if handler is not None:
         return handler(machine, arguments, template)
@@ -104,6 +123,10 @@ def call(machine: Machine, node: Node) -> Value:
 
 def unknown_call(machine: Machine, name: str, arguments: Sequence[Node]) -> Value:
     """A call of an unknown function: it may change what it gets pointers to."""
+    if name.startswith("AT_DISPATCH"):  # for every type of elements; one of them is float
+        machine.frame.types["scalar_t"] = CType("float")
+    if name in ASSERTIONS and arguments:
+        learn(machine, arguments[0], True)
     for node in arguments:
         value = machine.evaluate(machine, node)
         if isinstance(value, Lambda):
@@ -118,6 +141,28 @@ def unknown_call(machine: Machine, name: str, arguments: Sequence[Node]) -> Valu
     if name.startswith(("cuda", "cublas", "curand", "cufft", "cusparse", "nccl", "cudnn")):
         return number_value(0)
     return Unresolved(name)
+
+
+def learn(machine: Machine, node: Node | None, holds: bool) -> None:
+    """Take a condition to hold, or not to, for the program goes on: it may tell a size.
+
+    Args:
+        machine: The state.
+        node: The condition, such as `b.size(0) == n`.
+        holds: Whether it holds.
+    """
+    while node is not None and node.type in ("parenthesized_expression", "condition_clause"):
+        node = next(iter(node.named_children), None)
+    if node is None or node.type != "binary_expression":
+        return
+    operator = text_of(node.child_by_field_name("operator"))
+    sides = node.child_by_field_name("left"), node.child_by_field_name("right")
+    if operator == ("&&" if holds else "||"):
+        for side in sides:
+            learn(machine, side, holds)
+    elif operator == ("==" if holds else "!="):
+        left, right = (machine.evaluate(machine, side) for side in sides)
+        machine.learn(left, right)
 
 
 def _called_name(machine: Machine, function: Node) -> tuple[str, tuple[str, ...] | None]:
@@ -171,20 +216,16 @@ def number_text(machine: Machine, value: Number) -> str:
     return value.formula.text(lambda unknown: f"{UNKNOWN_MARK}{unknown.name}")
 
 
-def _expand(machine: Machine, macro: Macro, arguments: Sequence[Node]) -> Value:
+def _expand(machine: Machine, name: str, macro: Macro, arguments: Sequence[Node]) -> Value:
     """The value of a macro with arguments."""
-    import re
-
     if len(machine.frames) > MAX_DEPTH:
         return Unresolved("value")
-    parameters = [name for name in macro.parameters or () if name]
-    given = [text_of(argument) for argument in arguments]
-    values = dict(zip(parameters, given, strict=False))
-    if parameters and parameters[-1].endswith("..."):
-        values["__VA_ARGS__"] = ", ".join(given[len(parameters) - 1 :])
-    text = re.sub(
-        r"\b[A-Za-z_]\w*\b", lambda match: values.get(match[0], match[0]), macro.text
-    ).replace("##", "")
+    # A macro's own name in its text is a function: marked by ::, it is not expanded again.
+    own = re.sub(rf"(?<![\w.:])(?<!->){re.escape(name)}(?=\s*\()", f"::{name}", macro.text)
+    text = expand(Macro(macro.parameters, own), [text_of(argument) for argument in arguments])
+    if text is None:
+        return unknown_call(machine, "value", arguments)
+    machine.step(1 + len(text) // 256)
     expression = parse_expression(text)
     if expression is not None:
         return machine.evaluate(machine, expression)
@@ -206,7 +247,6 @@ def call_function(
     last: str,
     template: Sequence[str] | None,
     arguments: Sequence[Node],
-    name: str = "",
     this: Record | None = None,
 ) -> Value:
     """Call a function of the program."""
@@ -267,7 +307,7 @@ def enter(
             if cell is not None:
                 frame.scopes[0][parameter.name] = cell
             elif index < len(values):
-                value = converted(machine, copied(values[index]), parameter.type)
+                value = converted(machine, machine.copied(values[index]), parameter.type)
                 machine.declare(parameter.name, value, parameter.type)
             else:
                 value = machine.evaluate(machine, parameter.default)
@@ -301,11 +341,15 @@ def _bind_template(
         text = text.replace(UNKNOWN_MARK, "") if text else text
         if parameter.type is None:
             kind = spelled_type(text) if text else deduced.get(parameter.name)
-            if kind is not None:
-                frame.types[parameter.name] = machine.resolve(kind) or kind
-        elif text is not None:
-            node = parse_expression(text)
-            value = machine.evaluate(machine, node) if node is not None else Unresolved(text)
+            kind = kind or CType(UNKNOWN_TYPE)
+            frame.types[parameter.name] = machine.resolve(kind) or kind
+        else:
+            node = parse_expression(text) if text else None
+            value = (
+                machine.evaluate(machine, node)
+                if node is not None
+                else machine.unknown(parameter.name, parameter.type)
+            )
             frame.scopes[0][parameter.name] = Cell(parameter.name, value, parameter.type)
 
 
@@ -333,17 +377,15 @@ def deduced_types(
 
 
 def call_lambda(machine: Machine, value: Lambda, arguments: Sequence[Node]) -> Value:
-    """Call a lambda expression, in the scopes of its caller."""
+    """Call a lambda expression, in the scopes around it."""
     body = value.node.child_by_field_name("body")
     if body is None or len(machine.frames) > MAX_DEPTH:
         return Unresolved("value")
     declarator = value.node.child_by_field_name("declarator")
     parameters = declarator.child_by_field_name("parameters") if declarator is not None else None
     values = [machine.evaluate(machine, node) for node in arguments]
-    scopes = [scope for frame in machine.frames for scope in frame.scopes]
-    frame = Frame(
-        machine.frame.function, [*scopes, {}], dict(machine.frame.types), machine.frame.this
-    )
+    outer = machine.frame
+    frame = Frame(outer.function, [*value.scopes, {}], dict(outer.types), outer.this)
     machine.frames.append(frame)
     try:
         for index, node in enumerate(parameters.named_children if parameters else ()):
@@ -386,10 +428,12 @@ def record_launch(
         options: Grid, block, shared memory and stream, as far as they are given.
         values: The arguments.
     """
+    options, values = ([*map(machine.settled, each)] for each in (options, values))
+    tensors.count_elements(machine, values)
     grid, block = (as_dim3(value) for value in (*options, Unresolved("grid"))[:2])
     shared: Value = options[2] if len(options) > 2 else number_value(0)
     function = _kernel_function(machine, kernel, len(values))
-    arguments = [*map(_argument, values)]
+    arguments = [*map(machine.copied, values)]
     template = kernel.arguments
     if function is not None:
         arguments = [
@@ -399,9 +443,10 @@ def record_launch(
         if function.template is not None:
             template = _kernel_template(machine, function, kernel.arguments or (), arguments)
     machine.time += 1
-    machine.launches.append(
+    name = function.name if function is not None else kernel.name
+    machine.record(
         RecordedLaunch(
-            function.name if function is not None else kernel.name,
+            name,
             template,
             _extents(grid),
             _extents(block),
@@ -414,28 +459,16 @@ def record_launch(
             tuple(machine.constants),
             machine.exploring > 0,
             machine.loops > 0,
-            template is None and function is not None and function.template is not None,
+            function is not None and function.template is not None and not _is_known(template),
         )
     )
     parameters = function.parameters if function is not None else ()
     for index, value in enumerate(arguments):
-        is_const = index < len(parameters) and _is_const_pointer(function, index)
+        is_const = index < len(parameters) and parameters[index].is_const
         allocation = allocation_of(value)
         if allocation is not None and not machine.exploring:
-            allocation.events.append((machine.time, "launched_const" if is_const else "launched"))
-
-
-def _is_const_pointer(function: Function | None, index: int) -> bool:
-    if function is None:
-        return False
-    declarator = next(each for each in descendants(function.node) if each.type == "parameter_list")
-    listed = [
-        child
-        for child in declarator.named_children
-        if child.type in ("parameter_declaration", "optional_parameter_declaration")
-    ]
-    text = text_of(listed[index]) if index < len(listed) else ""
-    return "const" in text.partition("*")[0].split()
+            kind: EventKind = "launched_const" if is_const else "launched"
+            allocation.events.append(Event(machine.time, kind))
 
 
 def _kernel_function(machine: Machine, kernel: FunctionName, count: int) -> Function | None:
@@ -466,10 +499,11 @@ def _kernel_template(
     return tuple(texts)
 
 
-def _argument(value: Value) -> Value:
-    if isinstance(value, Address) and isinstance(value.cell.value, Record | Container):
-        return value
-    return value.copy() if isinstance(value, Record) else value
+def _is_known(template: Sequence[str] | None) -> bool:
+    """Whether the arguments of a template are types that are known, and numbers."""
+    return template is not None and not any(
+        UNKNOWN_TYPE in re.findall(r"\w+", text) for text in template
+    )
 
 
 def _extents(value: Record) -> tuple[Value, Value, Value]:
@@ -506,6 +540,7 @@ def is_constructed(machine: Machine, kind: CType) -> bool:
     return (
         base in DIM3_TYPES
         or base in CONTAINERS
+        or base == device_queries.PROPERTIES_TYPE
         or kind.name in machine.program.structures
         or machine.holds_number(kind)
     )
@@ -522,7 +557,7 @@ def construct(
         if len(arguments) == 1 and isinstance(
             value := machine.evaluate(machine, arguments[0]), Record
         ):
-            return value.copy()
+            return machine.copied(value)
         extents = dim3(number(1))
         for axis, extent in zip(("x", "y", "z"), numbers, strict=False):
             if extent is not None:
@@ -530,6 +565,8 @@ def construct(
         return extents
     if base in CONTAINERS:
         return _container(machine, base, kind, arguments, type_node)
+    if base == device_queries.PROPERTIES_TYPE:
+        return device_queries.device_properties(machine)
     if resolved.name in machine.program.structures:
         return _record(machine, resolved.name, arguments)
     if arguments:
@@ -557,27 +594,45 @@ def _container(
     made = Container(Allocation("", number(0), CONTAINERS[base]), element, CONTAINERS[base])
     if not arguments:
         return made
+    if type_node is not None and type_node.next_named_sibling is not None:
+        declarator = type_node.next_named_sibling  # of v{4, 5}, the list is the declarator's value
+        value_node = declarator.child_by_field_name("value")
+        if value_node is not None and value_node.type == "initializer_list":
+            _list_elements(machine, made, arguments)
+            return made
     first = machine.evaluate(machine, arguments[0])
     if isinstance(first, Container):
         machine.event(first, "read")
         made.allocation.nbytes = first.allocation.nbytes
-        machine.event(made, "filled")
+        machine.event(made, "filled", first.allocation.content)
         return made
     if arguments[0].type == "initializer_list":
-        resize(machine, made, number_value(len(arguments[0].named_children)))
+        _list_elements(machine, made, arguments[0].named_children)
         return made
     if isinstance(first, Pointer):  # (first, last)
         made.allocation.nbytes = first.allocation.nbytes
-        machine.event(made, "filled")
+        machine.event(made, "filled", first.allocation.content)
         return made
     resize(machine, made, as_number(machine, first, "size"))
-    machine.event(made, "zeroed" if len(arguments) == 1 else "filled")
+    content = ZEROS if len(arguments) == 1 else content_of(machine, arguments[1])
+    machine.event(made, "filled", content)
     return made
+
+
+def _list_elements(machine: Machine, container: Container, nodes: Sequence[Node]) -> None:
+    """Give a vector the elements of a list."""
+    allocation = container.allocation
+    resize(machine, container, number_value(len(nodes)))
+    for index, node in enumerate(nodes):
+        value = initialized(machine, container.element, node)
+        allocation.elements[index] = Cell(f"{allocation.name}_{index}", value, container.element)
+    allocation.is_list = True
+    allocation.content = listed_content(list(allocation.elements.values()))
 
 
 def resize(machine: Machine, container: Container, count: Number | None) -> None:
     """Give a vector a number of elements."""
-    size = machine.program.size_of(container.element)
+    size = size_of(machine, container.element)
     known = count is not None and count.divisor is None and size is not None
     container.allocation.nbytes = (
         count.formula * number(size) if known and count is not None and size is not None else None
@@ -586,21 +641,14 @@ def resize(machine: Machine, container: Container, count: Number | None) -> None
 
 def _record(machine: Machine, name: str, arguments: Sequence[Node]) -> Record:
     made = Record(name)
-    members: list[Cell] = []
-    for member in machine.program.structures[name].named_children:
-        if member.type != "field_declaration":
-            continue
-        base = node_type(member.child_by_field_name("type"))
-        for declarator in member.children_by_field_name("declarator"):
-            found = declared(declarator, base)
-            if found is None or found.arguments is not None:
-                continue
-            cell = Cell(found.name, Unresolved(found.name), found.type)
-            default = member.child_by_field_name("default_value")
-            if default is not None:
-                cell.value = converted(machine, machine.evaluate(machine, default), found.type)
-            made.members[found.name] = cell
-            members.append(cell)
+    for found, default in members(machine.program.structures[name]):
+        cell = Cell(found.name, Unresolved(found.name), found.type)
+        if default is not None:
+            cell.value = converted(machine, machine.evaluate(machine, default), found.type)
+        elif not found.type.pointers and (machine.resolve(found.type) or found.type).name == "dim3":
+            cell.value = dim3(number(1))
+        made.members[found.name] = cell
+    cells = list(made.members.values())
     constructor = _overload(machine, name, len(arguments), made)
     if (
         constructor is not None
@@ -609,10 +657,27 @@ def _record(machine: Machine, name: str, arguments: Sequence[Node]) -> Record:
     ):
         values = [machine.evaluate(machine, node) for node in arguments]
         _construct(machine, constructor, made, values)
-    else:
-        for cell, node in zip(members, arguments, strict=False):
-            cell.value = converted(machine, machine.evaluate(machine, node), cell.type)
+        return made
+    for index, node in enumerate(arguments):
+        if node.type == "initializer_pair":  # .name = value
+            member = text_of(node.child_by_field_name("designator")).strip(". ")
+            node = node.child_by_field_name("value") or node
+            cell = made.member(member)
+        elif index < len(cells):
+            cell = cells[index]
+        else:
+            break
+        cell.value = initialized(machine, cell.type or CType(""), node)
     return made
+
+
+def initialized(machine: Machine, kind: CType, node: Node) -> Value:
+    """The value of an initializer, which may be a list of members."""
+    resolved = machine.resolve(kind) or kind
+    is_list = node.type == "initializer_list"
+    if is_list and not resolved.pointers and is_constructed(machine, resolved):
+        return construct(machine, resolved, list(node.named_children))
+    return converted(machine, machine.evaluate(machine, node), kind)
 
 
 def _construct(
@@ -654,6 +719,10 @@ def _method(machine: Machine, function: Node, arguments: Sequence[Node]) -> Valu
     value = machine.evaluate(machine, argument)
     if isinstance(value, Address):
         value = value.cell.value
+    if isinstance(value, Tensor):
+        template = text_of(function.child_by_field_name("field")).partition("<")[2]
+        values = [machine.evaluate(machine, node) for node in arguments]
+        return tensors.call_method(machine, value, method, template.rpartition(">")[0], values)
     if isinstance(value, Container):
         return _container_method(machine, value, method, arguments)
     if isinstance(value, Record) and method in machine.program.functions:
@@ -674,7 +743,7 @@ def _container_method(
     if method in ("end", "cend") and allocation.nbytes is not None:
         return Pointer(allocation, allocation.nbytes, element)
     if method == "size":
-        size = machine.program.size_of(element)
+        size = size_of(machine, element)
         if allocation.nbytes is not None and size is not None:
             from fractions import Fraction
 
@@ -702,7 +771,7 @@ def new(machine: Machine, node: Node) -> Value:
     else:
         length = declarator.child_by_field_name("length")
         count = as_number(machine, machine.evaluate(machine, length), "size")
-    size = machine.program.size_of(kind) if kind is not None else None
+    size = size_of(machine, kind) if kind is not None else None
     nbytes = None
     if count is not None and count.divisor is None and size is not None:
         nbytes = count.formula * number(size)

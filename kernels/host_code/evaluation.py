@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from memlab.kernels.host_code import calls
+from memlab.kernels.host_code import calls, formulas
 from memlab.kernels.host_code.arithmetic import (
     as_number,
     as_pointer,
     cast,
     combine,
     converted,
+    inverted,
+    negated,
     number_value,
     same_number,
 )
+from memlab.kernels.host_code.contents import note_store
 from memlab.kernels.host_code.formulas import FormulaError
 from memlab.kernels.host_code.machine import (
     Machine,
@@ -29,6 +33,7 @@ from memlab.kernels.host_code.program import (
     parse_expression,
     text_of,
 )
+from memlab.kernels.host_code.structures import class_constant, size_of
 from memlab.kernels.host_code.values import (
     Address,
     Allocation,
@@ -44,13 +49,12 @@ from memlab.kernels.host_code.values import (
     Text,
     Unresolved,
     Value,
-    copied,
 )
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_REAL = re.compile(r"(?:\d[\d']*)?\.?\d*(?:[eE][+-]?\d+)?([fFlL]?)")
+_REAL = re.compile(r"[-+]?(?:\d[\d']*)?\.?\d*(?:[eE][+-]?\d{1,3})?([fFlL]?)")
 _PLACEHOLDERS = {"cudaSuccess": 0, "CUDA_SUCCESS": 0, "EXIT_SUCCESS": 0, "RAND_MAX": 2**31 - 1}
 _LIMITS = {
     "INT_MAX": 2**31 - 1,
@@ -94,6 +98,9 @@ def named_value(machine: Machine, name: str) -> Value:
     if macro is not None and macro.parameters is None:
         parsed = parse_expression(macro.text) if macro.text and macro.text != name else None
         return Unresolved(name) if parsed is None else evaluate(machine, parsed)
+    constant = class_constant(machine, name)
+    if constant is not None:
+        return constant
     cell = machine.find(last)
     if cell is not None:
         return cell.value
@@ -114,8 +121,11 @@ def _number_literal(machine: Machine, node: Node) -> Value:
     whole = literal(text)
     if whole is not None:
         suffix = text.lstrip("0123456789abcdefABCDEFxX").lower()
-        kind = ("u" if "u" in suffix else "") + ("long" if "l" in suffix else "int")
-        return number_value(whole, kind)
+        unsigned = "u" if "u" in suffix else ""
+        is_long = "l" in suffix or whole >= 2**32
+        if not is_long and whole >= 2**31 and not unsigned:
+            unsigned, is_long = ("u", False) if text.startswith("0") else ("", True)
+        return number_value(whole, unsigned + ("long" if is_long else "int"))
     match = _REAL.fullmatch(text)
     if match is None:
         return Unresolved("value")
@@ -123,6 +133,15 @@ def _number_literal(machine: Machine, node: Node) -> Value:
     try:
         return number_value(Fraction(text.rstrip("fFlL")), kind)
     except (ValueError, ZeroDivisionError):
+        return Unresolved("value")
+
+
+def _character(machine: Machine, node: Node) -> Value:
+    text = text_of(node)
+    try:
+        decoded = ast.literal_eval(text[text.find("'") :])  # Python has the same escapes
+        return number_value(ord(decoded), "char")
+    except (SyntaxError, ValueError, TypeError):
         return Unresolved("value")
 
 
@@ -152,11 +171,8 @@ def _unary(machine: Machine, node: Node) -> Value:
     if operand is None:
         return Unresolved("value")
     if operator == "-":
-        return Number(operand.formula.scaled(Fraction(-1)), operand.type, operand.divisor)
-    if operator == "~":
-        whole = operand.formula.whole
-        return Unresolved("value") if whole is None else number_value(~whole, operand.type)
-    return operand
+        return negated(operand)
+    return inverted(operand) if operator == "~" else operand
 
 
 def _update(machine: Machine, node: Node) -> Value:
@@ -179,6 +195,8 @@ def _assignment(machine: Machine, node: Node) -> Value:
     if operator != "=":
         before = cell.value if cell is not None else evaluate(machine, left_node)
         value = combine(machine, operator[:-1], before, value)
+    if left_node is not None and right_node is not None:
+        note_store(machine, left_node, right_node, operator)
     if cell is None:
         return value
     assign(machine, cell, value)
@@ -191,12 +209,12 @@ def assign(machine: Machine, cell: Cell, value: Value) -> None:
     if isinstance(held, Container):
         if isinstance(value, Container):  # thrust: a copy between host and device
             machine.event(value, "read")
-            machine.event(held, "filled")
+            machine.event(held, "filled", value.allocation.content)
             held.allocation.nbytes = value.allocation.nbytes
         return
     if isinstance(held, Record) and held.type == "dim3":
         value = calls.as_dim3(value)
-    machine.write(cell, converted(machine, copied(value), cell.type))
+    machine.write(cell, converted(machine, machine.copied(value), cell.type))
 
 
 def _conditional(machine: Machine, node: Node) -> Value:
@@ -206,8 +224,48 @@ def _conditional(machine: Machine, node: Node) -> Value:
         return evaluate(machine, branches[0 if truth else 1])
     left, right = evaluate(machine, branches[0]), evaluate(machine, branches[1])
     if isinstance(left, Number) and isinstance(right, Number) and not same_number(left, right):
-        return Unresolved("value")
+        rounded = _rounded_up(machine, node.child_by_field_name("condition"), left, right)
+        return Unresolved("value") if rounded is None else rounded
     return left
+
+
+def _rounded_up(
+    machine: Machine, condition: Node | None, left: Number, right: Number
+) -> Number | None:
+    """The quotient that `a % b ? a / b + 1 : a / b` rounds up, or the same the other way around."""
+    remainder, leaves_rest = _remainder(machine, condition)
+    lower, upper = (right, left) if leaves_rest else (left, right)
+    if remainder is None or (upper.formula - lower.formula).whole != 1 or lower.is_real:
+        return None
+    dividend, divisor = (
+        as_number(machine, evaluate(machine, remainder.child_by_field_name(side)))
+        for side in ("left", "right")
+    )
+    if dividend is None or divisor is None:
+        return None
+    if lower.formula != formulas.floor_quotient(dividend.formula, divisor.formula):
+        return None
+    return Number(formulas.ceil_quotient(dividend.formula, divisor.formula), lower.type)
+
+
+def _remainder(machine: Machine, condition: Node | None) -> tuple[Node | None, bool]:
+    """The `a % b` that a condition compares with 0, and whether it holds where a rest is left."""
+    if condition is None:
+        return None, False
+    operator = text_of(condition.child_by_field_name("operator"))
+    if condition.type == "binary_expression":
+        if operator == "%":
+            return condition, True
+        right = as_number(machine, evaluate(machine, condition.child_by_field_name("right")))
+        if operator in ("!=", ">", "==") and right is not None and right.formula.whole == 0:
+            found, leaves_rest = _remainder(machine, condition.child_by_field_name("left"))
+            return found, leaves_rest != (operator == "==")
+    elif condition.type == "unary_expression" and operator == "!":
+        found, leaves_rest = _remainder(machine, condition.child_by_field_name("argument"))
+        return found, not leaves_rest
+    elif condition.type == "parenthesized_expression":
+        return _remainder(machine, next(iter(condition.named_children), None))
+    return None, False
 
 
 def _cast(machine: Machine, node: Node) -> Value:
@@ -231,12 +289,12 @@ def _sizeof(machine: Machine, node: Node) -> Value:
             if (cell.type is None or not cell.type.pointers) and allocation.nbytes is not None:
                 return Number(allocation.nbytes, "size_t")
         found = type_of(machine, value_node)
-        if found is None and value_node.type == "identifier":
+        if found is None and value_node.type in ("identifier", "template_function"):
             found = CType(text_of(value_node))  # a type, which the grammar cannot tell
         if found is None:
             return Unresolved("size")
         kind = found
-    size = machine.program.size_of(machine.resolve(kind) or kind)
+    size = size_of(machine, kind)
     return Unresolved(f"sizeof_{kind.name}") if size is None else number_value(size, "size_t")
 
 
@@ -290,7 +348,8 @@ def _pointer_expression(machine: Machine, node: Node) -> Value:
 def _subscript(machine: Machine, node: Node) -> Value:
     cell = element_cell(machine, node)
     if cell is not None:
-        return cell.value
+        is_open = isinstance(cell.value, Unresolved) and machine.holds_number(cell.type)
+        return Unresolved(cell.name, cell) if is_open else cell.value
     value = evaluate(machine, node.child_by_field_name("argument"))
     if isinstance(value, Pointer) and value.element is not None and value.element.pointers:
         return Unresolved("pointer")
@@ -302,21 +361,21 @@ def _field(machine: Machine, node: Node) -> Value:
     cell = member_cell(machine, node)
     if cell is None:
         return Unresolved(text_of(node.child_by_field_name("field")))
-    if isinstance(cell.value, Unresolved):  # known from now on by this unknown
-        machine.write(cell, machine.unknown(cell.name, cell.type))
-    return cell.value
+    return machine.resolved(cell)
 
 
 def _initializers(machine: Machine, node: Node) -> Value:
     values = [evaluate(machine, child) for child in node.named_children]
     cells = {index: Cell(f"{index}", value) for index, value in enumerate(values)}
-    return Pointer(Allocation("", None, elements=cells))
+    return Pointer(Allocation("", None, elements=cells, is_list=True))
 
 
 def _compound_literal(machine: Machine, node: Node) -> Value:
     values = node.child_by_field_name("value")
     arguments = values.named_children if values is not None else []
     kind = node.child_by_field_name("type")
+    if kind is None or not text_of(kind):  # {x, y} between <<< and >>>
+        return _initializers(machine, values) if values is not None else Unresolved("value")
     return calls.construct(machine, node_type(kind), list(arguments), kind)
 
 
@@ -343,7 +402,7 @@ def _comma(machine: Machine, node: Node) -> Value:
 
 
 def _lambda(machine: Machine, node: Node) -> Value:
-    return Lambda(node)
+    return Lambda(node, tuple(machine.frame.scopes))
 
 
 def _type_word(machine: Machine, node: Node) -> Value:
@@ -361,7 +420,7 @@ _HANDLERS: dict[str, Callable[[Machine, Node], Value]] = {
     "string_literal": lambda machine, node: Text(text_of(node)),
     "concatenated_string": lambda machine, node: Text(text_of(node)),
     "raw_string_literal": lambda machine, node: Text(text_of(node)),
-    "char_literal": lambda machine, node: number_value(ord(text_of(node)[1:2] or "0"), "char"),
+    "char_literal": _character,
     "binary_expression": _binary,
     "unary_expression": _unary,
     "update_expression": _update,

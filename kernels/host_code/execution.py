@@ -7,11 +7,13 @@ are found, and its effects taken back.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memlab.kernels.host_code import calls
-from memlab.kernels.host_code.arithmetic import as_number, converted, number_value
-from memlab.kernels.host_code.formulas import Formula, number
+from memlab.kernels.host_code.arithmetic import as_number, combine, converted, number_value
+from memlab.kernels.host_code.contents import listed_content
+from memlab.kernels.host_code.formulas import Formula, FormulaError, number
 from memlab.kernels.host_code.machine import (
     Break,
     Continue,
@@ -19,9 +21,11 @@ from memlab.kernels.host_code.machine import (
     Exit,
     Machine,
     Return,
+    allocation_of,
     same,
     truth_of,
 )
+from memlab.kernels.host_code.places import cell_of
 from memlab.kernels.host_code.program import (
     declared,
     descendants,
@@ -29,15 +33,18 @@ from memlab.kernels.host_code.program import (
     parse_expression,
     text_of,
 )
+from memlab.kernels.host_code.structures import size_of
 from memlab.kernels.host_code.values import (
+    ZEROS,
     Allocation,
     Cell,
+    Container,
     CType,
     Number,
     Pointer,
+    Record,
     Unresolved,
     Value,
-    copied,
 )
 
 if TYPE_CHECKING:
@@ -45,6 +52,7 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
+    from memlab.kernels.host_code.machine import RecordedLaunch
     from memlab.kernels.host_code.program import Declared
 
 MAX_PASSES = 64
@@ -88,6 +96,8 @@ def _expression(machine: Machine, node: Node) -> None:
 def declaration(machine: Machine, node: Node) -> None:
     """Declare variables."""
     type_node = node.child_by_field_name("type")
+    if type_node is not None and type_node.type in _LOCAL_TYPES:
+        _LOCAL_TYPES[type_node.type](machine, type_node)
     base = node_type(type_node)
     for declarator in node.children_by_field_name("declarator"):
         found = declared(declarator, base)
@@ -96,14 +106,29 @@ def declaration(machine: Machine, node: Node) -> None:
         value_node = declarator.child_by_field_name("value")
         if value_node is None and node.type == "declaration" and declarator.type == "identifier":
             value_node = node.child_by_field_name("value")  # if (int e = f())
-        value = _initial_value(machine, found, type_node, value_node)
+        target = cell_of(machine, value_node) if found.is_reference else None
+        if target is not None:
+            machine.frame.scopes[-1][found.name] = target
+            continue
+        is_static = len(machine.frames) > 1 and any(
+            text_of(child) == "static" for child in node.children
+        )
+        if is_static and declarator in machine.statics:
+            machine.frame.scopes[-1][found.name] = machine.statics[declarator]
+            continue
+        try:
+            value = _initial_value(machine, found, type_node, value_node)
+        except FormulaError:
+            value = Unresolved(found.name)
         kind = found.type
         if found.extents:  # the type of an array is that of its elements
             machine.declare(found.name, value, None)
             continue
         if kind.name == "auto" and isinstance(value, Number):
             kind = CType(value.type)
-        machine.declare(found.name, converted(machine, copied(value), kind), kind)
+        cell = machine.declare(found.name, converted(machine, machine.copied(value), kind), kind)
+        if is_static:
+            machine.statics[declarator] = cell
 
 
 def _initial_value(
@@ -127,7 +152,9 @@ def _initial_value(
         given = list(value_node.named_children)
         if is_object and not is_number:
             return calls.construct(machine, found.type, given, type_node)
-        return machine.evaluate(machine, given[0]) if given else number_value(0)
+        value = machine.evaluate(machine, given[0]) if given else number_value(0)
+        is_structure = not is_number and not kind.pointers and isinstance(value, Number)
+        return Record(kind.name) if is_structure else value  # a structure of a library
     value = machine.evaluate(machine, value_node)
     if kind.name in calls.DIM3_TYPES and not kind.pointers:
         return calls.as_dim3(value)
@@ -140,7 +167,8 @@ def _array(machine: Machine, found: Declared, kind: CType, value_node: Node | No
     cells: dict[int, Cell] = {}
     if value_node is not None and value_node.type == "initializer_list":
         for index, child in enumerate(value_node.named_children):
-            cells[index] = Cell(f"{found.name}_{index}", machine.evaluate(machine, child), kind)
+            element = calls.initialized(machine, kind, child)
+            cells[index] = Cell(f"{found.name}_{index}", element, kind)
     for extent in found.extents:
         if extent is None:
             length = len(cells) if value_node is not None else 0
@@ -151,9 +179,15 @@ def _array(machine: Machine, found: Declared, kind: CType, value_node: Node | No
             count = None
         else:
             count = count * value.formula
-    size = machine.program.size_of(kind)
+    size = size_of(machine, kind)
     nbytes = None if count is None or size is None else count * number(size)
-    return Pointer(Allocation(found.name, nbytes, elements=cells), number(0), kind)
+    is_list = len(cells) == (None if count is None else count.whole)
+    allocation = Allocation(found.name, nbytes, elements=cells, is_list=is_list)
+    if is_list:
+        allocation.content = listed_content([cells[index] for index in sorted(cells)])
+    elif value_node is not None and all(truth_of(cell.value) is False for cell in cells.values()):
+        allocation.content = ZEROS  # {} and {0}
+    return Pointer(allocation, number(0), kind)
 
 
 def _type_definition(machine: Machine, node: Node) -> None:
@@ -211,11 +245,17 @@ def _if(machine: Machine, node: Node) -> None:
         if taken is not None:
             execute(machine, taken)
         return
-    _both(machine, branches)
+    ends = [flow is not None for flow in _both(machine, branches)]
+    if ends == [True, False]:
+        calls.learn(machine, condition, False)
 
 
-def _both(machine: Machine, branches: Sequence[Node | None]) -> None:
-    """Execute branches of which one is taken, and join what they do."""
+def _both(machine: Machine, branches: Sequence[Node | None]) -> list[ControlFlow | None]:
+    """Execute branches of which one is taken, and join what they do.
+
+    Returns:
+        What ends each of them early.
+    """
     outcomes = []
     for branch in branches:
         mark = len(machine.log)
@@ -226,7 +266,7 @@ def _both(machine: Machine, branches: Sequence[Node | None]) -> None:
         flow, changed = outcomes[0]
         machine.redo(changed)
         _raise(flow)
-        return
+        return [flow]
     for flow, _ in outcomes:
         if isinstance(flow, Return) and flow.value is not None:
             machine.frame.returned.append(flow.value)
@@ -241,6 +281,7 @@ def _both(machine: Machine, branches: Sequence[Node | None]) -> None:
                 cell,
                 machine.unknown(cell.name, cell.type) if numbers or not pointers else pointers[0],
             )
+    return [flow for flow, _ in outcomes]
 
 
 def _outcome(machine: Machine, node: Node | None) -> ControlFlow | None:
@@ -289,12 +330,14 @@ def _passes(
     """Execute the passes of a loop as far as they are known.
 
     Of a loop whose end is not known one pass is executed; the numbers that it changes are unknown
-    afterwards.
+    afterwards. A pass that changes nothing, and launches what the pass before launched, is the last
+    that is executed.
     """
     mark, start = len(machine.log), machine.steps
-    machine.loops += 1
-    try:
+    before: list[RecordedLaunch] = []
+    with machine.loop(_counters(update if update is not None else body)):
         for number_of_pass in range(MAX_PASSES):
+            changes, launches = len(machine.log), len(machine.launches)
             truth: bool | None = True
             if condition is not None and not (body_first and number_of_pass == 0):
                 truth = truth_of(_condition(machine, condition))
@@ -309,6 +352,10 @@ def _passes(
                 if truth is not None or condition is None:
                     raise flow
                 break
+            launched = [replace(each, time=0) for each in machine.launches[launches:]]
+            if launched and launched == before and len(machine.log) == changes:
+                break
+            before = launched
             if update is not None:
                 machine.evaluate(machine, update)
             steps = machine.steps - start
@@ -316,11 +363,19 @@ def _passes(
             is_long = steps > MAX_LOOP_STEPS and number_of_pass + 1 >= passes
             if truth is None or is_long:
                 break
-    finally:
-        machine.loops -= 1
     for cell in dict.fromkeys(cell for cell, _ in machine.log[mark:]):
         if isinstance(cell.value, Number):
             machine.write(cell, machine.unknown(cell.name, cell.type))
+
+
+def _counters(node: Node) -> frozenset[str]:
+    """The variables that `i++`, `i += 2` and the like step."""
+    stepped = (
+        each.child_by_field_name("argument" if each.type == "update_expression" else "left")
+        for each in descendants(node)
+        if each.type in ("update_expression", "assignment_expression")
+    )
+    return frozenset(text_of(each) for each in stepped if each is not None)
 
 
 def _range_loop(machine: Machine, node: Node) -> None:
@@ -329,14 +384,38 @@ def _range_loop(machine: Machine, node: Node) -> None:
         node.child_by_field_name("declarator"), node_type(node.child_by_field_name("type"))
     )
     body = node.child_by_field_name("body")
-    first: Value = Unresolved(found.name if found is not None else "")
-    if isinstance(values, Pointer) and 0 in values.allocation.elements:
-        first = values.allocation.elements[0].value
+    if body is None:
+        return
+    cells = _listed_cells(values)
     with machine.scope():
-        if found is not None:
-            machine.declare(found.name, first, found.type)
-        if body is not None:
+        allocation = allocation_of(values)
+        if found is not None and found.is_reference and allocation is not None:
+            machine.frame.elements[found.name] = allocation
+        if not cells:
+            if found is not None:
+                machine.declare(found.name, Unresolved(found.name), found.type)
             _passes(machine, parse_expression("memlab_more"), None, body, False)
+            return
+        with machine.loop(frozenset()):
+            for cell in cells:
+                with machine.scope():
+                    if found is not None and found.is_reference:
+                        machine.frame.scopes[-1][found.name] = cell
+                    elif found is not None:
+                        machine.declare(found.name, machine.copied(cell.value), found.type)
+                    flow = _outcome(machine, body)
+                if isinstance(flow, Break):
+                    break
+                if isinstance(flow, Return | Exit):
+                    raise flow
+
+
+def _listed_cells(values: Value) -> list[Cell]:
+    """The elements of a list, where all are known and few."""
+    if not isinstance(values, Pointer | Container) or not values.allocation.is_list:
+        return []
+    elements = values.allocation.elements
+    return [elements[index] for index in sorted(elements)][:MAX_PASSES]
 
 
 def _switch(machine: Machine, node: Node) -> None:
@@ -412,10 +491,45 @@ def _continue(machine: Machine, node: Node) -> None:
     raise Continue
 
 
+def _throw(machine: Machine, node: Node) -> None:
+    raise Exit
+
+
 def _try(machine: Machine, node: Node) -> None:
     body = node.child_by_field_name("body")
     if body is not None:
         execute(machine, body)
+
+
+def _local_type(machine: Machine, node: Node) -> None:
+    """A structure that a function declares."""
+    body = node.child_by_field_name("body")
+    if body is not None:
+        machine.program.structures[text_of(node.child_by_field_name("name"))] = body
+
+
+def _local_enumerators(machine: Machine, node: Node) -> None:
+    """The enumerators that a function declares."""
+    value: Value = number_value(-1)
+    body = node.child_by_field_name("body")
+    for each in body.named_children if body is not None else ():
+        if each.type == "enumerator":
+            given = each.child_by_field_name("value")
+            one = number_value(1)
+            value = (
+                combine(machine, "+", value, one)
+                if given is None
+                else machine.evaluate(machine, given)
+            )
+            machine.declare(text_of(each.child_by_field_name("name")), value, CType("int"))
+
+
+_LOCAL_TYPES = {
+    "struct_specifier": _local_type,
+    "class_specifier": _local_type,
+    "union_specifier": _local_type,
+    "enum_specifier": _local_enumerators,
+}
 
 
 def _nothing(machine: Machine, node: Node) -> None:
@@ -438,8 +552,9 @@ _HANDLERS = {
     "break_statement": _break,
     "continue_statement": _continue,
     "try_statement": _try,
+    "throw_statement": _throw,
     "function_definition": _nothing,
-    "struct_specifier": _nothing,
+    **_LOCAL_TYPES,
     "comment": _nothing,
     "goto_statement": _nothing,
 }

@@ -12,12 +12,14 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
 MAX_TERMS = 8
 """The most terms of a formula, and factors of a term; a longer one tells a reader nothing."""
 MAX_NESTING = 4
 """The most roundings inside each other."""
+MAX_ATOMS = 64
+"""The most unknown numbers inside a rounding."""
 MAX_BITS = 256
 """The longest numerator or denominator, bits."""
 
@@ -51,6 +53,11 @@ class Rounded:
     def nesting(self) -> int:
         """How many roundings are inside each other, this one among them."""
         return 1 + max(self.first.nesting, self.second.nesting)
+
+    @property
+    def atoms(self) -> int:
+        """How many unknown numbers and roundings are inside, this one among them."""
+        return 1 + self.first.atoms + self.second.atoms
 
 
 Atom: TypeAlias = Unknown | Rounded
@@ -88,6 +95,12 @@ class Formula:
         atoms = (atom for monomial, _ in self.terms for atom in monomial)
         return max((atom.nesting for atom in atoms if isinstance(atom, Rounded)), default=0)
 
+    @property
+    def atoms(self) -> int:
+        """How many unknown numbers and roundings it has."""
+        listed = (atom for monomial, _ in self.terms for atom in monomial)
+        return sum(atom.atoms if isinstance(atom, Rounded) else 1 for atom in listed)
+
     def __add__(self, other: Formula) -> Formula:
         return _rounded_up_sum(_sum([*self.terms, *other.terms]))
 
@@ -104,16 +117,6 @@ class Formula:
     def scaled(self, factor: Fraction) -> Formula:
         """Multiply by a number."""
         return _sum((monomial, value * factor) for monomial, value in self.terms)
-
-    def unknowns(self) -> Iterator[Unknown]:
-        """The unknown numbers, in order, with repetitions."""
-        for monomial, _ in self.terms:
-            for atom in monomial:
-                if isinstance(atom, Unknown):
-                    yield atom
-                else:
-                    yield from atom.first.unknowns()
-                    yield from atom.second.unknowns()
 
     def text(self, name: Callable[[Unknown], str]) -> str:
         """Write the formula as a launch option takes it.
@@ -133,13 +136,20 @@ class Formula:
 
 
 def number(value: int | Fraction) -> Formula:
-    """The formula of a number."""
-    return _sum([((), Fraction(value))])
+    """The formula of a number.
+
+    Raises:
+        FormulaError: It is too long.
+    """
+    value = Fraction(value)
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
+        raise FormulaError
+    return Formula((((), value),) if value else ())
 
 
 def unknown(name: str, serial: int) -> Formula:
     """The formula of an unknown number."""
-    return _sum([((Unknown(name, serial),), Fraction(1))])
+    return Formula((((Unknown(name, serial),), Fraction(1)),))
 
 
 def exact_quotient(dividend: Formula, divisor: Formula) -> Formula | None:
@@ -242,7 +252,7 @@ def _atom(
     function: Literal["ceil", "floor", "min", "max"], first: Formula, second: Formula
 ) -> Formula:
     atom = Rounded(function, first, second)
-    if atom.nesting > MAX_NESTING:
+    if atom.nesting > MAX_NESTING or atom.atoms > MAX_ATOMS:
         raise FormulaError
     return _sum([((atom,), Fraction(1))])
 

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from memlab.kernels.host_code import formulas
 from memlab.kernels.host_code.formulas import Formula, FormulaError
 from memlab.kernels.host_code.values import (
+    INTEGER_TYPES,
+    REAL_TYPES,
+    TENSOR_TYPES,
     Allocation,
     Cell,
     Container,
+    Content,
     CType,
+    Event,
     EventKind,
     Lambda,
     Null,
     Number,
     Pointer,
     Record,
+    Tensor,
     Text,
     Unresolved,
     Value,
@@ -31,11 +39,13 @@ if TYPE_CHECKING:
     from memlab.kernels.host_code.program import Program
 
 MAX_STEPS = 100_000
-"""The most nodes that are evaluated: a second's work."""
+"""The most nodes that are evaluated: a few seconds' work."""
 MAX_DEPTH = 24
 """The most calls inside each other."""
+MAX_LAUNCHES_OF_LINE = 16
+"""The most launches of one kernel that are recorded for one line: those of loops are alike."""
 
-NOT_NUMBERS = (Text, Record, Container, Lambda)
+NOT_NUMBERS = (Text, Record, Container, Lambda, Tensor)
 
 
 class StepLimit(Exception):
@@ -65,6 +75,21 @@ class Exit(ControlFlow):
     """The program ends."""
 
 
+@dataclass(frozen=True)
+class Loop:
+    """A loop that is executed.
+
+    Attributes:
+        serial: Its number, in the order in which loops begin.
+        counters: The names of the variables that it steps.
+        depth: The number of scopes around it.
+    """
+
+    serial: int
+    counters: frozenset[str]
+    depth: int
+
+
 @dataclass
 class Frame:
     """A call of a function.
@@ -74,6 +99,8 @@ class Frame:
         scopes: Its variables by name, the innermost scope last.
         types: The arguments of its template that are types.
         this: The object of a method.
+        loops: The loops that are executed, the innermost last.
+        elements: The memory whose elements the variables of loops such as `for (auto& e : v)` are.
         returned: The values that it may have returned where a condition is not known.
     """
 
@@ -81,6 +108,8 @@ class Frame:
     scopes: list[dict[str, Cell]] = field(default_factory=lambda: [{}])
     types: dict[str, CType] = field(default_factory=dict)
     this: Record | None = None
+    loops: list[Loop] = field(default_factory=list)
+    elements: dict[str, Allocation] = field(default_factory=dict)
     returned: list[Value] = field(default_factory=list)
 
 
@@ -134,14 +163,21 @@ class Machine:
         frames: The calls, the innermost last.
         log: The cells that were written, with their earlier values.
         launches: The launches so far.
+        line_counts: How often each line launched a kernel.
         constants: The `__constant__` variables that were filled.
         time: Counts events.
         steps: Counts nodes.
         line: The line of the statement that is executed.
         source_name: Its file.
         exploring: Depth of branches that the program would not take.
-        loops: Depth of loops.
+        loops: Depth of loops, in all calls.
+        loop_count: Counts loops.
         has_arguments: Whether the command line is taken to have arguments.
+        executed_functions: The names of the functions that were called.
+        statics: The static variables of functions, by their declarators.
+        unknown_count: Counts unknown numbers.
+        known: The values of unknown numbers that are given, by name.
+        device: The known members of `cudaDeviceProp`, by name.
     """
 
     program: Program
@@ -151,6 +187,7 @@ class Machine:
     frames: list[Frame] = field(default_factory=lambda: [Frame("")])
     log: list[tuple[Cell, Value]] = field(default_factory=list)
     launches: list[RecordedLaunch] = field(default_factory=list)
+    line_counts: Counter[object] = field(default_factory=Counter)
     constants: dict[str, None] = field(default_factory=dict)
     time: int = 0
     steps: int = 0
@@ -158,8 +195,12 @@ class Machine:
     source_name: str = ""
     exploring: int = 0
     loops: int = 0
+    loop_count: int = 0
     has_arguments: bool = False
+    known: Mapping[str, int | Fraction] = field(default_factory=dict)
+    device: Mapping[str, int | tuple[int, ...]] = field(default_factory=dict)
     executed_functions: set[str] = field(default_factory=set)
+    statics: dict[Node, Cell] = field(default_factory=dict)
     unknown_count: int = 0
 
     @property
@@ -167,13 +208,13 @@ class Machine:
         """The innermost call."""
         return self.frames[-1]
 
-    def step(self) -> None:
-        """Count a node.
+    def step(self, count: int = 1) -> None:
+        """Count nodes.
 
         Raises:
             StepLimit: There were too many.
         """
-        self.steps += 1
+        self.steps += count
         if self.steps > MAX_STEPS:
             raise StepLimit
 
@@ -195,8 +236,19 @@ class Machine:
 
     def write(self, cell: Cell, value: Value) -> None:
         """Write a variable; `undo` takes it back."""
+        self.step()
         self.log.append((cell, cell.value))
         cell.value = self.named(value, cell)
+
+    def copied(self, value: Value) -> Value:
+        """A value as C++ assigns it: records are copied."""
+        if not isinstance(value, Record):
+            return value
+        made = Record(value.type)
+        for name, cell in value.members.items():
+            self.step()
+            made.members[name] = Cell(name, self.copied(cell.value), cell.type)
+        return made
 
     def named(self, value: Value, cell: Cell) -> Value:
         """A value for a variable: an unresolved number becomes an unknown with its name."""
@@ -208,8 +260,44 @@ class Machine:
             if pointee is not None and pointee.name not in ("void", "auto"):
                 return Pointer(value.allocation, value.offset, pointee)
         if isinstance(value, Unresolved) and self.holds_number(cell.type):
-            return self.unknown(cell.name, cell.type)
+            made = self.unknown(cell.name, cell.type)
+            if value.source is not None and isinstance(value.source.value, Unresolved):
+                self.log.append((value.source, value.source.value))
+                value.source.value = made
+            return made
+        if isinstance(value, Unresolved) and self.holds_tensor(cell.type):
+            return new_tensor(cell.name)
+        if isinstance(value, Tensor):
+            value.name = value.name or cell.name
+            value.allocation.name = value.allocation.name or cell.name
         return value
+
+    def resolved(self, cell: Cell) -> Value:
+        """The value of a member or element; one that is not known is the same at the next use."""
+        if isinstance(cell.value, Unresolved):
+            self.write(cell, self.unknown(cell.name, cell.type))
+        return cell.value
+
+    def settled(self, value: Value) -> Value:
+        """A value where a number that is not known yet gets a name."""
+        if isinstance(value, Unresolved) and value.source is not None:
+            return self.resolved(value.source)
+        return value
+
+    def learn(self, left: Value, right: Value) -> None:
+        """Take two values to be equal, where one of them is not known yet."""
+        for value, other in ((left, right), (right, left)):
+            source = value.source if isinstance(value, Unresolved) else None
+            if source is not None and isinstance(source.value, Unresolved):
+                known = self.settled(other)
+                if isinstance(known, Number):
+                    self.write(source, known)
+                return
+
+    def holds_tensor(self, kind: CType | None) -> bool:
+        """Whether a variable of a type holds a tensor of PyTorch."""
+        is_tensor = kind is not None and not kind.pointers and kind.name in TENSOR_TYPES
+        return is_tensor and kind is not None and kind.name not in self.program.structures
 
     def holds_number(self, kind: CType | None) -> bool:
         """Whether a variable of a type holds a number."""
@@ -217,11 +305,14 @@ class Machine:
         return kind is not None and not kind.pointers and kind.name in NUMBER_TYPES
 
     def unknown(self, name: str, kind: CType | None = None) -> Number:
-        """A new unknown number."""
+        """A new unknown number, or the value that is given for it."""
+        self.step()
         self.unknown_count += 1
         resolved = self.resolve(kind)
         known = resolved is not None and resolved.name in NUMBER_TYPES
         type_name = resolved.name if known and resolved is not None else "int"
+        if name in self.known:
+            return Number(formulas.number(self.known[name]), type_name)
         return Number(formulas.unknown(name, self.unknown_count), type_name)
 
     def resolve(self, kind: CType | None) -> CType | None:
@@ -253,12 +344,39 @@ class Machine:
         for cell, value in changed.items():
             self.write(cell, value)
 
-    def event(self, value: Value, kind: EventKind) -> None:
-        """Note what happens to the memory that a pointer points to."""
+    def event(self, value: Value, kind: EventKind, content: Content | None = None) -> None:
+        """Note what happens to the memory that a pointer points to.
+
+        Args:
+            value: The pointer or vector; nothing happens for another value.
+            kind: What happens.
+            content: What the memory is filled with.
+        """
         allocation = allocation_of(value)
         if allocation is not None:
             self.time += 1
-            allocation.events.append((self.time, kind))
+            allocation.events.append(Event(self.time, kind, content))
+            if kind == "filled":
+                allocation.content = content
+
+    @contextmanager
+    def loop(self, counters: frozenset[str]) -> Iterator[None]:
+        """A loop that steps variables."""
+        self.loops += 1
+        self.loop_count += 1
+        self.frame.loops.append(Loop(self.loop_count, counters, len(self.frame.scopes)))
+        try:
+            yield
+        finally:
+            self.loops -= 1
+            self.frame.loops.pop()
+
+    def record(self, launch: RecordedLaunch) -> None:
+        """Record a launch, unless its line has made enough of them."""
+        alike = (launch.kernel, launch.template_arguments, launch.line, launch.is_explored)
+        self.line_counts[alike] += 1
+        if self.line_counts[alike] <= MAX_LAUNCHES_OF_LINE:
+            self.launches.append(launch)
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -270,15 +388,15 @@ class Machine:
             self.frame.scopes.pop()
 
 
-NUMBER_TYPES = frozenset(
-    {
-        *("bool", "char", "uchar", "short", "ushort", "int", "uint", "unsigned", "long", "ulong"),
-        *("longlong", "ulonglong", "size_t", "ssize_t", "float", "double", "auto", "ptrdiff_t"),
-        *("half", "__half", "__nv_bfloat16"),
-        *(f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)),
-    }
-)
+NUMBER_TYPES = frozenset({"bool", "auto", *INTEGER_TYPES, *REAL_TYPES})
 """The types of numbers; `auto` may be one."""
+
+
+def new_tensor(name: str) -> Tensor:
+    """A tensor of unknown sizes."""
+    allocation = Allocation(name, None, on_device=True)
+    allocation.tensor = Tensor(name, allocation)
+    return allocation.tensor
 
 
 def allocation_of(value: Value) -> Allocation | None:
@@ -298,7 +416,7 @@ def truth_of(value: Value) -> bool | None:
         return None if constant is None else constant != 0
     if isinstance(value, Null):
         return False
-    return None if isinstance(value, Unresolved) else True
+    return None if isinstance(value, Unresolved | Record) else True
 
 
 def same(left: Value, right: Value) -> bool:

@@ -9,12 +9,16 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
 MAX_HEADERS = 200
 """The most headers that are read into a file."""
+MAX_EXPANSION = 20_000
+"""The longest text to which macros are expanded, characters."""
+MAX_EXPANSIONS = 10 * MAX_EXPANSION
+"""The longest text of all functions that macros define in a file, characters."""
 
 PREDEFINED = {
     "__CUDACC__": "1",
@@ -28,7 +32,15 @@ PREDEFINED = {
 }
 """The macros that nvcc defines for the host code of a file on Linux."""
 
+_NAME = re.compile(r"\b[A-Za-z_]\w*\b")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'", re.S)
+_STRINGIZED = re.compile(r"(?<!#)#[ \t]*\w+")
+_PASTE = re.compile(r"\s*##\s*")
+_SEPARATOR = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[](){}[,]")
+_FUNCTION = re.compile(  # type, name(parameters) {
+    r"\s*(?!(?:do|if|for|while|switch|else|return)\b)"
+    r"[A-Za-z_][\w:<>,&*#\s]*[\s&*][\w:#]+\s*\([^{};]*\)\s*\{"
+)
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(\w+)[ \t]*(.*)", re.S)
 _DEFINE = re.compile(r"(\w+)(?:\(([^()]*)\))?(.*)", re.S)
 _INCLUDE = re.compile(r"[\"<]([^\">]+)[\">]")
@@ -113,6 +125,86 @@ def without_comments(source: str) -> str:
     return _COMMENT.sub(blank, source)
 
 
+def with_names_replaced(text: str, value_of: Callable[[str], str | None]) -> str | None:
+    """Replace names in a text.
+
+    Args:
+        text: The text.
+        value_of: Gives what stands for a name; None leaves it.
+
+    Returns:
+        The text; None where it would be longer than `MAX_EXPANSION`.
+    """
+    pieces: list[str] = []
+    length, end = 0, 0
+    for match in _NAME.finditer(text):
+        value = value_of(match[0])
+        if value is None:
+            continue
+        pieces += [text[end : match.start()], value]
+        length += len(pieces[-2]) + len(value)
+        end = match.end()
+        if length > MAX_EXPANSION:
+            return None
+    pieces.append(text[end:])
+    return "".join(pieces) if length + len(pieces[-1]) <= MAX_EXPANSION else None
+
+
+def expand(macro: Macro, arguments: Sequence[str]) -> str | None:
+    """The text of a macro with arguments; None where it would be too long."""
+    parameters = [name for name in macro.parameters or () if name]
+    values = dict(zip(parameters, arguments, strict=False))
+    if parameters and parameters[-1].endswith("..."):
+        values["__VA_ARGS__"] = ", ".join(arguments[len(parameters) - 1 :])
+    text = _STRINGIZED.sub('""', macro.text)
+    replaced = with_names_replaced(text, values.get)
+    return None if replaced is None else _PASTE.sub("", replaced)
+
+
+def _with_functions(text: str, macros: Mapping[str, Macro]) -> str:
+    """Expand the macros that define functions; lines keep their numbers."""
+    names = [
+        name
+        for name, macro in macros.items()
+        if macro.parameters is not None and _FUNCTION.match(macro.text)
+    ]
+    if not names:
+        return text
+    pattern = re.compile(rf"^[ \t]*({'|'.join(map(re.escape, names))})[ \t]*\(", re.M)
+    pieces: list[str] = []
+    end = length = 0
+    for match in pattern.finditer(text):
+        arguments, stop = _arguments(text, match.end())
+        expanded = expand(macros[match[1]], arguments) if match.start() >= end else None
+        if expanded is None or length + len(expanded) > MAX_EXPANSIONS:
+            continue
+        length += len(expanded)
+        pieces += [
+            text[end : match.start()],
+            expanded,
+            "\n" * text.count("\n", match.start(), stop),
+        ]
+        end = stop
+    return "".join([*pieces, text[end:]])
+
+
+def _arguments(text: str, start: int) -> tuple[list[str], int]:
+    """The arguments of a macro, from behind its parenthesis, and where the text goes on."""
+    depth, found, first = 0, [], start
+    for match in _SEPARATOR.finditer(text, start, start + MAX_EXPANSION):
+        mark = match[0]
+        if depth == 0 and mark in ",)":
+            found.append(text[first : match.start()].strip())
+            first = match.end()
+            if mark == ")":
+                break
+        elif mark in "([{":
+            depth += 1
+        elif mark in ")]}":
+            depth -= 1
+    return found, first
+
+
 def _read(
     source: str, name: str, headers: Mapping[str, str], result: Preprocessed, seen: set[str]
 ) -> None:
@@ -155,7 +247,8 @@ def _read(
             if path is not None and path not in seen and len(seen) < MAX_HEADERS:
                 seen.add(path)
                 _read(headers[path], path, headers, result, seen)
-    result.texts.append(SourceText(name, "\n".join(kept)))
+    text = _with_functions("\n".join(kept), result.macros)
+    result.texts.append(SourceText(name, text))
 
 
 def _header_path(name: str, headers: Mapping[str, str]) -> str | None:
@@ -175,21 +268,21 @@ def _value(condition: str, macros: Mapping[str, Macro]) -> int:
     """The value of a condition after #if; as in C++, unknown names are 0."""
     text = _DEFINED.sub(lambda match: str(int((match[1] or match[2]) in macros)), condition)
     for _ in range(10):  # macros of macros
-        text = re.sub(
-            r"\b[A-Za-z_]\w*\b(?!\s*\()",
-            lambda match: (
-                f"({macros[match[0]].text or 0})"
-                if match[0] in macros and macros[match[0]].parameters is None
-                else match[0]
-            ),
-            text,
-        )
+        expanded = with_names_replaced(text, lambda name: _plain_value(name, macros))
+        if expanded is None:
+            return 0
+        text = expanded
     text = _SUFFIX.sub(r"\1", text).replace("&&", " and ").replace("||", " or ")
     text = re.sub(r"!(?!=)", " not ", text)
     try:
         return _number(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return 0
+
+
+def _plain_value(name: str, macros: Mapping[str, Macro]) -> str | None:
+    macro = macros.get(name)
+    return f"({macro.text or 0})" if macro is not None and macro.parameters is None else None
 
 
 def _number(node: ast.expr) -> int:
@@ -207,5 +300,6 @@ def _number(node: ast.expr) -> int:
         case ast.Compare(left=left, ops=[sign], comparators=[right]) if type(sign) in _COMPARISONS:
             return int(_COMPARISONS[type(sign)](_number(left), _number(right)))
         case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
-            return _OPERATORS[type(sign)](_number(left), _number(right))
+            value = _OPERATORS[type(sign)](_number(left), _number(right))
+            return (value + 2**63) % 2**64 - 2**63  # intmax_t, as in C++
     return 0

@@ -7,8 +7,8 @@ node, and the rest is read all the same.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from memlab.kernels.host_code.values import CType
@@ -20,32 +20,40 @@ if TYPE_CHECKING:
 
     from memlab.kernels.host_code.preprocessor import Macro, Preprocessed
 
-_WORD_SIZES = {
-    **dict.fromkeys(("char", "bool", "int8_t", "uint8_t", "uchar", "byte", "__nv_fp8_e4m3"), 1),
-    **dict.fromkeys(("short", "ushort", "int16_t", "uint16_t", "half", "__half"), 2),
-    **dict.fromkeys(("__nv_bfloat16", "nv_bfloat16", "wchar_t"), 2),
-    **dict.fromkeys(("int", "uint", "unsigned", "float", "int32_t", "uint32_t", "half2"), 4),
-    **dict.fromkeys(("__half2", "__nv_bfloat162"), 4),
-    **dict.fromkeys(("long", "ulong", "double", "int64_t", "uint64_t", "size_t", "ssize_t"), 8),
-    **dict.fromkeys(("longlong", "ulonglong", "ptrdiff_t", "intptr_t", "uintptr_t", "clock_t"), 8),
-    **dict.fromkeys(("cuComplex", "cuFloatComplex", "cufftComplex", "cudaStream_t"), 8),
-    **dict.fromkeys(("cuDoubleComplex", "cufftDoubleComplex"), 16),
-    **dict.fromkeys(("curandState", "curandState_t", "curandStateXORWOW"), 48),
-}
-_VECTOR = re.compile(
-    r"(u?(?:char|short|int|long|longlong)|float|double)([1-4])"  # float4, uchar3
-)
+MAX_CACHED = 1024
+"""The most texts of macros whose syntax is kept."""
 _LITERAL_TYPES = re.compile(r"unsigned|signed|long|short|int|char|double|float")
+
+
+LAUNCH_CALLS = frozenset(
+    {
+        "cudaLaunchKernel",
+        "cudaLaunchCooperativeKernel",
+        "cudaLaunchKernelEx",
+        "cudaLaunchKernelExC",
+    }
+)
+"""The functions of CUDA's runtime that launch a kernel."""
+NAME_NODES = ("identifier", "field_identifier")
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a function: its name, type, whether it is a reference, and its default."""
+    """A parameter of a function.
+
+    Attributes:
+        name: Its name.
+        type: Its type.
+        is_reference: Whether it is a reference.
+        default: Its default value.
+        is_const: Whether what it holds, or points to, is const.
+    """
 
     name: str
     type: CType
     is_reference: bool = False
     default: Node | None = None
+    is_const: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,21 @@ class Function:
     owner: str = ""
 
 
+@dataclass(frozen=True)
+class Instantiation:
+    """An explicit instantiation of a function template.
+
+    Attributes:
+        name: The function's name.
+        template: The list of its template arguments; None without any.
+        parameters: Its parameters.
+    """
+
+    name: str
+    template: Node | None
+    parameters: tuple[Parameter, ...]
+
+
 @dataclass
 class Program:
     """The host code of a file with its own headers.
@@ -94,6 +117,11 @@ class Program:
         structures: The bodies of structures and classes, by name.
         types: The aliases of types, by name.
         enumerators: The nodes of enumerators that have values, and those before them.
+        class_templates: The parameters of the templates of classes, by the classes' names.
+        layouts: The sizes and alignments of structures, by their bodies and template arguments.
+        prototypes: The parameters of declared functions, by their last name.
+        instantiations: The explicit instantiations of function templates, in order.
+        with_launches: Whether statements launch kernels, of those that were asked for.
         launching: The names of functions that launch kernels, directly or through others.
     """
 
@@ -104,6 +132,11 @@ class Program:
     structures: dict[str, Node] = field(default_factory=dict)
     types: dict[str, CType] = field(default_factory=dict)
     enumerators: list[tuple[str, Node | None, bool]] = field(default_factory=list)
+    class_templates: dict[str, tuple[TemplateParameter, ...]] = field(default_factory=dict)
+    layouts: dict[object, tuple[int | None, int]] = field(default_factory=dict)
+    prototypes: dict[str, list[tuple[Parameter, ...]]] = field(default_factory=dict)
+    instantiations: list[Instantiation] = field(default_factory=list)
+    with_launches: dict[Node, bool] = field(default_factory=dict)
     launching: frozenset[str] = frozenset()
 
     def resolved_type(self, kind: CType, depth: int = 0) -> CType:
@@ -118,65 +151,15 @@ class Program:
             return kind
         return self.resolved_type(CType(known.name, known.pointers + kind.pointers), depth + 1)
 
-    def size_of(self, kind: CType, depth: int = 0) -> int | None:
-        """The size of a type, bytes; None if it is not known."""
-        return self._layout(self.resolved_type(kind), depth)[0]
-
-    def _layout(self, kind: CType, depth: int) -> tuple[int | None, int]:
-        """The size and alignment of a type."""
-        if kind.pointers:
-            return 8, 8
-        if kind.name in _WORD_SIZES:
-            return _WORD_SIZES[kind.name], _WORD_SIZES[kind.name]
-        if match := _VECTOR.fullmatch(kind.name):
-            word, lanes = _WORD_SIZES[match[1]], int(match[2])
-            return word * lanes, word * (lanes if lanes != 3 else 1)
-        body = self.structures.get(kind.name)
-        if body is None or depth > 8:
-            return None, 1
-        end, widest = 0, 1
-        for member in body.named_children:
-            if member.type == "field_declaration":
-                for each, alignment, count in self._member_sizes(member, depth):
-                    if each is None or count is None:
-                        return None, 1
-                    widest = max(widest, alignment)
-                    end = -(-end // alignment) * alignment + each * count
-            elif member.type == "base_class_clause":
-                return None, 1
-        return max(-(-end // widest) * widest, 1), widest
-
-    def _member_sizes(
-        self, member: Node, depth: int
-    ) -> Iterator[tuple[int | None, int, int | None]]:
-        base = node_type(member.child_by_field_name("type"))
-        for declarator in member.children_by_field_name("declarator"):
-            name = declared(declarator, base)
-            if name is None:
-                continue
-            count: int | None = 1
-            for extent in name.extents:
-                value = None if extent is None else literal(self.expanded(text_of(extent)))
-                count = None if value is None or count is None else count * value
-            size, alignment = self._layout(self.resolved_type(name.type), depth + 1)
-            yield size, alignment, count
-
-    def expanded(self, name: str) -> str:
-        """The text of a macro without parameters, or the name itself."""
-        for _ in range(10):
-            macro = self.macros.get(name)
-            if macro is None or macro.parameters is not None:
-                break
-            name = macro.text.strip("() ")
-        return name
-
     def launches_inside(self, node: Node) -> bool:
         """Whether a statement launches a kernel, itself or through the functions that it names."""
-        return any(
-            each.type == "kernel_call_syntax"
-            or (each.type in ("identifier", "field_identifier") and text_of(each) in self.launching)
-            for each in descendants(node)
-        )
+        if node not in self.with_launches:
+            self.with_launches[node] = any(
+                each.type == "kernel_call_syntax"
+                or (each.type in NAME_NODES and text_of(each) in self.launching)
+                for each in descendants(node)
+            )
+        return self.with_launches[node]
 
 
 @dataclass(frozen=True)
@@ -222,7 +205,7 @@ def descendants(node: Node) -> Iterator[Node]:
         waiting.extend(reversed(each.named_children))
 
 
-@cache
+@lru_cache(MAX_CACHED)
 def parse_expression(text: str) -> Node | None:
     """The syntax of an expression, such as a macro's text; None if it is none."""
     tree = parser().parse(f"void f(){{ return {text}; }}".encode())
@@ -232,7 +215,7 @@ def parse_expression(text: str) -> Node | None:
     return next(iter(statement.named_children), None)
 
 
-@cache
+@lru_cache(MAX_CACHED)
 def parse_statements(text: str) -> Node | None:
     """The syntax of statements, such as a macro's text; None if it is none."""
     tree = parser().parse(f"void f(){{ {text}; }}".encode())
@@ -263,6 +246,19 @@ def spelled_type(text: str) -> CType | None:
     words = re.sub(r"[*&]|\b(?:const|volatile|__restrict__|struct|class|typename)\b", " ", text)
     name = _plain_name(words)
     return CType(name, pointers) if name else None
+
+
+def split_template(name: str) -> tuple[str, list[str]]:
+    """The name of a template and its arguments: `Pair<int, V<4>>` has two."""
+    base, _, rest = name.partition("<")
+    parts, depth = [""], 0
+    for character in rest.strip().removesuffix(">"):
+        depth += (character in "([{<") - (character in ")]}>")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return base.strip(), [part.strip() for part in parts if part.strip()]
 
 
 def node_type(node: Node | None) -> CType:
@@ -314,7 +310,11 @@ def declared(node: Node | None, base: CType) -> Declared | None:
         elif node.type == "array_declarator":
             extents.insert(0, node.child_by_field_name("size"))
         elif node.type == "function_declarator":
-            arguments = node.child_by_field_name("parameters")
+            inner = node.child_by_field_name("declarator")
+            if inner is not None and inner.type == "parenthesized_declarator":
+                kind = CType("", 1)  # a pointer to a function
+            else:
+                arguments = node.child_by_field_name("parameters")
         elif node.type == "qualified_identifier":
             return Declared(text_of(node), kind, tuple(extents), is_reference, arguments)
         elif node.type not in (
@@ -335,14 +335,49 @@ def declared(node: Node | None, base: CType) -> Declared | None:
     return None
 
 
+def members(body: Node) -> Iterator[tuple[Declared, Node | None]]:
+    """The variables of a class with their default values, from the class's body."""
+    for member in body.named_children:
+        if member.type != "field_declaration":
+            continue
+        base = node_type(member.child_by_field_name("type"))
+        found: Declared | None = None
+        default: Node | None = None
+        for index, child in enumerate(member.children):
+            field_name = member.field_name_for_child(index)
+            if field_name == "declarator":
+                if found is not None and found.arguments is None:
+                    yield found, default
+                found, default = declared(child, base), None
+            elif field_name == "default_value":
+                default = child
+        if found is not None and found.arguments is None:
+            yield found, default
+
+
 def read_program(preprocessed: Preprocessed) -> Program:
     """Find what a source and its headers define."""
     program = Program(preprocessed.macros)
     for source in preprocessed.texts:
-        root = parser().parse(source.text.encode(errors="replace")).root_node
+        text = re.sub(r"\b__align__\b", "alignas", source.text)  # which the grammar knows
+        root = parser().parse(text.encode(errors="replace")).root_node
         _collect(root, program, source.name, (), None)
+    for name, functions in program.functions.items():
+        program.functions[name] = [_with_defaults(each, program) for each in functions]
     program.launching = _launching_functions(program)
     return program
+
+
+def _with_defaults(function: Function, program: Program) -> Function:
+    """A function with the default arguments that its declarations before it give."""
+    parameters = function.parameters
+    for declared_parameters in program.prototypes.get(function.name.rpartition("::")[2], ()):
+        if [each.type for each in declared_parameters] == [each.type for each in parameters]:
+            parameters = tuple(
+                replace(own, default=own.default or other.default)
+                for own, other in zip(parameters, declared_parameters, strict=True)
+            )
+    return replace(function, parameters=parameters)
 
 
 def _collect(
@@ -360,6 +395,8 @@ def _collect(
             _collect(child, program, source_name, scope, parameters, owner)
         elif kind == "function_definition":
             _add_function(child, program, source_name, scope, template, owner)
+        elif kind == "template_instantiation":
+            _add_instantiation(child, program)
         elif kind == "namespace_definition":
             name = text_of(child.child_by_field_name("name"))
             body = child.child_by_field_name("body")
@@ -370,7 +407,11 @@ def _collect(
             _collect(child, program, source_name, scope, template, owner)
         elif kind == "declaration" and not owner:
             _collect_types(child, program, source_name, scope)
-            program.declarations.append(child)
+            if not _add_prototype(child, program):
+                program.declarations.append(child)
+        elif kind == "field_declaration":
+            _collect_types(child, program, source_name, scope)
+            _add_prototype(child, program)
         elif kind == "type_definition":
             _collect_types(child, program, source_name, scope)
             base = node_type(child.child_by_field_name("type"))
@@ -387,7 +428,7 @@ def _collect(
             name = text_of(child.child_by_field_name("name"))
             program.types[name] = node_type(child.child_by_field_name("type"))
         elif kind in ("struct_specifier", "class_specifier", "enum_specifier", "union_specifier"):
-            _collect_type(child, program, source_name, scope)
+            _collect_type(child, program, source_name, scope, template)
 
 
 def _collect_types(node: Node, program: Program, source_name: str, scope: Sequence[str]) -> None:
@@ -396,7 +437,13 @@ def _collect_types(node: Node, program: Program, source_name: str, scope: Sequen
         _collect_type(kind, program, source_name, scope)
 
 
-def _collect_type(node: Node, program: Program, source_name: str, scope: Sequence[str]) -> None:
+def _collect_type(
+    node: Node,
+    program: Program,
+    source_name: str,
+    scope: Sequence[str],
+    template: tuple[TemplateParameter, ...] | None = None,
+) -> None:
     body = node.child_by_field_name("body")
     if body is None:
         return
@@ -410,16 +457,19 @@ def _collect_type(node: Node, program: Program, source_name: str, scope: Sequenc
                 program.enumerators.append((enumerator, value, first))
                 first = False
         if name:
-            program.types[name] = CType("int")
-    elif node.type in ("struct_specifier", "class_specifier"):
+            base = node.child_by_field_name("base")
+            program.types[name] = CType("int") if base is None else node_type(base)
+    elif node.type in ("struct_specifier", "class_specifier", "union_specifier"):
         if name:
-            program.structures[name] = body
+            program.structures[re.sub(r"\s", "", name)] = body
+            if template:
+                program.class_templates[name.partition("<")[0]] = template
         _collect(body, program, source_name, scope, None, name or "class")
 
 
 def _body_of_type(node: Node) -> Node | None:
     kind = node.child_by_field_name("type")
-    if kind is None or kind.type != "struct_specifier":
+    if kind is None or kind.type not in ("struct_specifier", "union_specifier"):
         return None
     return kind.child_by_field_name("body")
 
@@ -475,6 +525,46 @@ def _add_function(
     (program.kernels if is_kernel else program.functions).setdefault(last, []).append(function)
 
 
+def _function_declarator(node: Node) -> Node | None:
+    """The declarator of a function's name and parameters; None where a variable is declared."""
+    declarator = node.child_by_field_name("declarator")
+    while declarator is not None and declarator.type in (
+        "pointer_declarator",
+        "reference_declarator",
+    ):
+        declarator = declarator.child_by_field_name("declarator")
+    is_function = declarator is not None and declarator.type == "function_declarator"
+    return declarator if is_function else None
+
+
+def _add_instantiation(node: Node, program: Program) -> None:
+    declarator = _function_declarator(node)
+    if declarator is None:
+        return
+    name = declarator.child_by_field_name("declarator")
+    while name is not None and name.type == "qualified_identifier":
+        name = name.child_by_field_name("name")
+    template = None
+    if name is not None and name.type == "template_function":
+        template = name.child_by_field_name("arguments")
+        name = name.child_by_field_name("name")
+    parameters = tuple(_parameters(declarator.child_by_field_name("parameters")))
+    program.instantiations.append(Instantiation(text_of(name), template, parameters))
+
+
+def _add_prototype(node: Node, program: Program) -> bool:
+    """Note the default arguments that a declaration of a function gives; False if there is none."""
+    declarator = _function_declarator(node)
+    if declarator is None:
+        return False
+    parameters = tuple(_parameters(declarator.child_by_field_name("parameters")))
+    if not any(each.default is not None for each in parameters):
+        return False
+    name = text_of(declarator.child_by_field_name("declarator"))
+    program.prototypes.setdefault(name, []).append(parameters)
+    return True
+
+
 def _parameters(node: Node | None) -> Iterator[Parameter]:
     for child in node.named_children if node is not None else ():
         if child.type not in ("parameter_declaration", "optional_parameter_declaration"):
@@ -489,26 +579,35 @@ def _parameters(node: Node | None) -> Iterator[Parameter]:
             continue
         kind = CType(name.type.name, name.type.pointers + bool(name.extents))
         default = child.child_by_field_name("default_value")
-        yield Parameter(name.name, kind, name.is_reference, default)
+        is_const = "const" in text_of(child).partition("*")[0].split()
+        yield Parameter(name.name, kind, name.is_reference, default, is_const)
+
+
+def names_in(node: Node) -> set[str]:
+    """The names in a statement."""
+    return {text_of(each) for each in descendants(node) if each.type in NAME_NODES}
 
 
 def _launching_functions(program: Program) -> frozenset[str]:
-    called: dict[str, set[str]] = {}
+    users: dict[str, set[str]] = {}
     launching: set[str] = set()
     for name, functions in program.functions.items():
         for function in functions:
-            words = called.setdefault(name, set())
-            for node in descendants(function.body):
-                if node.type in ("identifier", "field_identifier"):
-                    words.add(text_of(node))
-                elif node.type == "kernel_call_syntax":
-                    launching.add(name)
+            words = names_in(function.body)
+            is_launch = any(n.type == "kernel_call_syntax" for n in descendants(function.body))
+            if is_launch or words & LAUNCH_CALLS:
+                launching.add(name)
+            for word in words:
+                users.setdefault(word, set()).add(name)
     for name, macro in program.macros.items():
-        if "<<<" in macro.text:
+        words = set(re.findall(r"\w+", macro.text))
+        if "<<<" in macro.text or words & LAUNCH_CALLS:
             launching.add(name)
-        called.setdefault(name, set()).update(re.findall(r"\w+", macro.text))
-    while True:
-        more = {name for name, words in called.items() if words & launching} - launching
-        if not more:
-            return frozenset(launching)
+        for word in words:
+            users.setdefault(word, set()).add(name)
+    waiting = list(launching)
+    while waiting:
+        more = users.get(waiting.pop(), set()) - launching
         launching |= more
+        waiting += more
+    return frozenset(launching)

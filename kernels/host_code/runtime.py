@@ -12,17 +12,28 @@ from memlab.kernels.host_code.arithmetic import (
     as_number,
     as_pointer,
     combine,
+    in_width,
     number_value,
     truncated,
 )
+from memlab.kernels.host_code.contents import content_of, generated_content
+from memlab.kernels.host_code.device_queries import (
+    get_attribute,
+    get_properties,
+    properties_pointer,
+)
 from memlab.kernels.host_code.formulas import Formula, number
-from memlab.kernels.host_code.machine import Exit, Machine, formula_of, safe
+from memlab.kernels.host_code.machine import Exit, Machine, allocation_of, formula_of, safe
 from memlab.kernels.host_code.places import target
 from memlab.kernels.host_code.program import spelled_type, text_of
+from memlab.kernels.host_code.structures import size_of
 from memlab.kernels.host_code.values import (
+    INTEGER_TYPES,
+    ZEROS,
     Address,
     Allocation,
     Cell,
+    Content,
     CType,
     FunctionName,
     Number,
@@ -40,8 +51,6 @@ Handler = Callable[[Machine, Sequence["Node"], "Sequence[str] | None"], Value]
 PITCH_BYTES = 512
 """Rows of `cudaMallocPitch` begin at multiples of this on the GPUs of the last ten years (the
 property texturePitchAlignment is smaller; the pitch is not documented)."""
-DEVICE_PROPERTIES = {"warpSize": 32, "maxThreadsPerBlock": 1024, "major": 9, "minor": 0}
-"""The properties that all current GPUs share; of the compute capability, that of the H200."""
 
 
 def _values(machine: Machine, arguments: Sequence[Node]) -> list[Value]:
@@ -108,7 +117,7 @@ def _malloc(machine: Machine, arguments: Sequence[Node], template: Sequence[str]
 def _calloc(machine: Machine, arguments: Sequence[Node], template: Sequence[str] | None) -> Value:
     values = _values(machine, arguments)
     product = combine(machine, "*", _at(values, 0), _at(values, 1))
-    return Pointer(Allocation("", _size(machine, product)))
+    return Pointer(Allocation("", _size(machine, product), content=ZEROS))
 
 
 def _aligned_alloc(
@@ -126,8 +135,12 @@ def _memcpy(kind_index: int) -> Handler:
         values = _values(machine, arguments)
         source = 2 if kind_index > 4 else 1
         kind = text_of(arguments[kind_index]) if kind_index < len(arguments) else ""
+        copied_from, copied_to = (allocation_of(_at(values, i)) for i in (source, 0))
+        content = copied_from.content if copied_from is not None else None
         if not kind.endswith("DeviceToHost"):
-            machine.event(_at(values, 0), "filled")
+            machine.event(_at(values, 0), "filled", content)
+        elif copied_to is not None:
+            copied_to.content = content
         if not kind.endswith("HostToDevice"):
             machine.event(_at(values, source), "read")
         return number_value(0)
@@ -137,8 +150,14 @@ def _memcpy(kind_index: int) -> Handler:
 
 def _memset(machine: Machine, arguments: Sequence[Node], template: Sequence[str] | None) -> Value:
     values = _values(machine, arguments)
-    value = formula_of(_at(values, 1))
-    machine.event(_at(values, 0), "zeroed" if value is not None and value.whole == 0 else "filled")
+    where, byte = _at(values, 0), formula_of(_at(values, 1))
+    whole = None if byte is None else byte.whole
+    content = ZEROS if whole == 0 else None
+    kind = machine.resolve(where.element) if isinstance(where, Pointer) else None
+    if whole and kind is not None and not kind.pointers and kind.name in INTEGER_TYPES:
+        repeated = int.from_bytes(bytes([whole % 256] * (INTEGER_TYPES[kind.name][0] // 8)))
+        content = Content("number", number(in_width(repeated, kind.name)))
+    machine.event(where, "filled", content)
     return number_value(0)
 
 
@@ -156,17 +175,6 @@ def _host_device_pointer(
 ) -> Value:
     values = _values(machine, arguments)
     _store(machine, _at(values, 0), _at(values, 1))
-    return number_value(0)
-
-
-def _properties(
-    machine: Machine, arguments: Sequence[Node], template: Sequence[str] | None
-) -> Value:
-    value = _at(_values(machine, arguments), 0)
-    made = Record("cudaDeviceProp")
-    for name, known in DEVICE_PROPERTIES.items():
-        made.members[name] = Cell(name, number_value(known))
-    _store(machine, value, made)
     return number_value(0)
 
 
@@ -205,11 +213,56 @@ def _launch_kernel(
     values = _values(machine, arguments)
     kernel, listed = _at(values, 0), _at(values, 3)
     if isinstance(kernel, FunctionName) and isinstance(listed, Pointer):
-        cells = listed.allocation.elements
-        pointed = (cells[index].value for index in sorted(cells))
-        given = [each.cell.value if isinstance(each, Address) else each for each in pointed]
-        record_launch(machine, kernel, [*values[1:3], _at([*values, number_value(0)], 4)], given)
+        shared = _at([*values, number_value(0)], 4)
+        record_launch(machine, kernel, [*values[1:3], shared], _pointed(listed))
     return number_value(0)
+
+
+def _launch_kernel_ex(
+    machine: Machine, arguments: Sequence[Node], template: Sequence[str] | None
+) -> Value:
+    """`cudaLaunchKernelEx(&configuration, kernel, arguments...)`."""
+    values = _values(machine, arguments)
+    return _launch_configured(machine, values, values[2:])
+
+
+def _launch_kernel_ex_c(
+    machine: Machine, arguments: Sequence[Node], template: Sequence[str] | None
+) -> Value:
+    """`cudaLaunchKernelExC(&configuration, kernel, pointers to the arguments)`."""
+    values = _values(machine, arguments)
+    return _launch_configured(machine, values, _pointed(_at(values, 2)))
+
+
+def _launch_configured(machine: Machine, values: Sequence[Value], passed: list[Value]) -> Value:
+    """Record a launch whose first values are the address of its configuration, and the kernel."""
+    from memlab.kernels.host_code.calls import record_launch
+
+    configuration, kernel = target(machine, _at(values, 0)), _at(values, 1)
+    if configuration is not None and isinstance(kernel, FunctionName):
+        record_launch(machine, kernel, _configured(configuration.value), passed)
+    return number_value(0)
+
+
+def _configured(configuration: Value) -> list[Value]:
+    """Grid, block and shared memory of a `cudaLaunchConfig_t`."""
+    if not isinstance(configuration, Record):
+        return [Unresolved("grid"), Unresolved("block")]
+    members = configuration.members
+    shared = members.get("dynamicSmemBytes")
+    return [
+        *(configuration.member(name).value for name in ("gridDim", "blockDim")),
+        number_value(0) if shared is None else shared.value,
+    ]
+
+
+def _pointed(listed: Value) -> list[Value]:
+    """The arguments to which an array of pointers points."""
+    if not isinstance(listed, Pointer):
+        return []
+    cells = listed.allocation.elements
+    pointed = (cells[index].value for index in sorted(cells))
+    return [each.cell.value if isinstance(each, Address) else each for each in pointed]
 
 
 def _rounding(function: Literal["ceil", "floor"]) -> Handler:
@@ -264,17 +317,81 @@ def _real(name: str, compute: Callable[..., float]) -> Handler:
     return handler
 
 
+def _round(value: float) -> float:
+    """Round as C++ does: halves away from zero."""
+    return math.copysign(math.floor(abs(value) + 0.5), value)
+
+
+def _make_unique(
+    machine: Machine, arguments: Sequence[Node], template: Sequence[str] | None
+) -> Value:
+    """`make_unique<float[]>(n)`."""
+    values = _values(machine, arguments)
+    name, bracket, _ = (template or ("",))[0].partition("[")
+    kind = spelled_type(name)
+    size = size_of(machine, kind) if kind is not None else None
+    if not bracket or size is None:
+        return Unresolved("object")
+    count = _size(machine, _at(values, 0))
+    nbytes = None if count is None else safe(lambda: count * number(size))
+    return Pointer(Allocation("", nbytes), number(0), kind)
+
+
 def _first(machine: Machine, arguments: Sequence[Node], template: Sequence[str] | None) -> Value:
     return as_pointer(_at(_values(machine, arguments), 0))
 
 
-def _thrust_copy(
+def _end(machine: Machine, arguments: Sequence[Node], template: Sequence[str] | None) -> Value:
+    """`std::end(v)`."""
+    first = _first(machine, arguments, template)
+    if not isinstance(first, Pointer) or first.allocation.nbytes is None:
+        return Unresolved("end")
+    return Pointer(first.allocation, first.allocation.nbytes, first.element)
+
+
+def _copy(machine: Machine, arguments: Sequence[Node], template: Sequence[str] | None) -> Value:
+    """`std::copy(first, last, to)` and that of Thrust."""
+    values = _values(machine, arguments)
+    source = allocation_of(_at(values, 0))
+    machine.event(_at(values, 0), "read")
+    machine.event(_at(values, 2), "filled", source.content if source is not None else None)
+    return Unresolved("copy")
+
+
+def _host_memcpy(
     machine: Machine, arguments: Sequence[Node], template: Sequence[str] | None
 ) -> Value:
+    """`memcpy(to, from, bytes)`."""
     values = _values(machine, arguments)
-    machine.event(_at(values, 0), "read")
-    machine.event(_at(values, 2), "filled")
-    return Unresolved("copy")
+    source = allocation_of(_at(values, 1))
+    machine.event(_at(values, 1), "read")
+    machine.event(_at(values, 0), "filled", source.content if source is not None else None)
+    return _at(values, 0)
+
+
+def _fills(kind: Literal["value", "index", "generated"]) -> Handler:
+    """A function of the standard library or Thrust that fills memory."""
+
+    def handler(
+        machine: Machine, arguments: Sequence[Node], template: Sequence[str] | None
+    ) -> Value:
+        values = _values(machine, arguments)
+        where = next((value for value in values if allocation_of(value) is not None), None)
+        if where is None:
+            return Unresolved("end")
+        has_value = allocation_of(_at(values, len(values) - 1)) is None
+        content: Content | None = None
+        if kind == "generated":
+            content = generated_content(machine, values[-1])
+        elif kind == "value" and has_value:
+            content = content_of(machine, arguments[-1])
+        elif kind == "index":
+            start = formula_of(values[-1]) if has_value else number(0)
+            content = Content("index") if start is not None and not start.terms else None
+        machine.event(where, "filled", content)
+        return Unresolved("end")
+
+    return handler
 
 
 def _make_vector(kind: str, count: int) -> Handler:
@@ -318,11 +435,17 @@ HANDLERS: dict[str, Handler] = {
     "cudaMemcpyToSymbolAsync": _memcpy_to_symbol,
     "cudaHostGetDevicePointer": _host_device_pointer,
     "cudaGetSymbolAddress": _host_device_pointer,
-    "cudaGetDeviceProperties": _properties,
+    "cudaGetDeviceProperties": get_properties,
+    **dict.fromkeys(("getCurrentDeviceProperties", "getDeviceProperties"), properties_pointer),
+    "cudaDeviceGetAttribute": get_attribute,
+    "cuDeviceGetAttribute": get_attribute,
     "cudaGetDeviceCount": _stores(1),
     "cudaGetDevice": _stores(0),
     "cudaLaunchKernel": _launch_kernel,
     "cudaLaunchCooperativeKernel": _launch_kernel,
+    "cudaLaunchKernelEx": _launch_kernel_ex,
+    "cudaLaunchKernelExC": _launch_kernel_ex_c,
+    "make_unique": _make_unique,
     # They neither fill nor read what they get a pointer to.
     **dict.fromkeys(("cudaFree", "cudaFreeAsync", "cudaFreeHost", "free", "delete"), _returns(0)),
     **dict.fromkeys(("cudaMemPrefetchAsync", "cudaMemAdvise", "printf"), _returns(0)),
@@ -346,9 +469,17 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("log", "logf"), _real("log", math.log)),
     **dict.fromkeys(("fabs", "fabsf", "abs"), _real("abs", abs)),
     **dict.fromkeys(("exp", "expf"), _real("exp", math.exp)),
+    **dict.fromkeys(("round", "roundf", "lround", "lroundf"), _real("round", _round)),
+    **dict.fromkeys(("trunc", "truncf"), _real("trunc", math.trunc)),
     "raw_pointer_cast": _first,
     "device_pointer_cast": _first,
-    "move": _first,
-    "thrust_copy": _thrust_copy,
+    **dict.fromkeys(("move", "begin", "cbegin", "data"), _first),
+    **dict.fromkeys(("end", "cend"), _end),
+    "copy": _copy,
+    "memcpy": _host_memcpy,
+    "memset": _memset,
+    **dict.fromkeys(("fill", "fill_n", "uninitialized_fill"), _fills("value")),
+    **dict.fromkeys(("iota", "sequence"), _fills("index")),
+    **dict.fromkeys(("generate", "generate_n"), _fills("generated")),
 }
 """By name, what a call does; it takes the arguments and the arguments of a template."""

@@ -45,13 +45,30 @@ class Number:
 
 
 REAL_TYPES = frozenset({"float", "double", "half", "__half", "__nv_bfloat16", "long double"})
+INTEGER_TYPES = {
+    **dict.fromkeys(("char", "int8_t"), (8, True)),
+    **dict.fromkeys(("uchar", "uint8_t"), (8, False)),
+    **dict.fromkeys(("short", "int16_t"), (16, True)),
+    **dict.fromkeys(("ushort", "uint16_t"), (16, False)),
+    **dict.fromkeys(("int", "int32_t"), (32, True)),
+    **dict.fromkeys(("uint", "unsigned", "uint32_t"), (32, False)),
+    **dict.fromkeys(("long", "longlong", "int64_t", "ssize_t", "ptrdiff_t"), (64, True)),
+    **dict.fromkeys(("ulong", "ulonglong", "uint64_t", "size_t"), (64, False)),
+}
+"""The bits of whole numbers on 64-bit Linux, and whether they have a sign."""
 
 
 @dataclass(frozen=True)
 class Unresolved:
-    """A value that the source does not tell; `name` says what it is."""
+    """A value that the source does not tell.
+
+    Attributes:
+        name: What it is.
+        source: What it was read from, which is the same number at its next use.
+    """
 
     name: str
+    source: Cell | None = None
 
 
 @dataclass(frozen=True)
@@ -74,11 +91,17 @@ class FunctionName:
     arguments: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Lambda:
-    """A lambda expression, called by its node."""
+    """A lambda expression.
+
+    Attributes:
+        node: The expression.
+        scopes: The variables around it, by name, the innermost scope last.
+    """
 
     node: Node
+    scopes: tuple[dict[str, Cell], ...]
 
 
 @dataclass(eq=False)
@@ -101,18 +124,36 @@ class Record:
         """The member of a name."""
         return self.members.setdefault(name, Cell(name, Unresolved(name)))
 
-    def copy(self) -> Record:
-        """A copy, as C++ assigns it."""
-        return Record(
-            self.type,
-            {
-                name: Cell(name, copied(cell.value), cell.type)
-                for name, cell in self.members.items()
-            },
-        )
+
+EventKind = Literal["filled", "read", "launched", "launched_const"]
 
 
-EventKind = Literal["filled", "zeroed", "read", "launched", "launched_const"]
+@dataclass(frozen=True)
+class Content:
+    """What the elements of an array are.
+
+    Attributes:
+        kind: `number`: all are `low`. `index`: each is its index. `rising`: they grow with their
+            index. `range`: they are whole numbers from `low` to below `high`.
+        low: The number, or the smallest element.
+        high: The end of a range.
+    """
+
+    kind: Literal["number", "index", "rising", "range"]
+    low: Formula = number(0)  # noqa: RUF009 - immutable
+    high: Formula | None = None
+
+
+ZEROS = Content("number")
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happens to memory: its time in the order of events, and what it is filled with."""
+
+    time: int
+    kind: EventKind
+    content: Content | None = None
 
 
 @dataclass(eq=False)
@@ -122,18 +163,30 @@ class Allocation:
     Attributes:
         name: The variable that first pointed to it.
         nbytes: Its size; None if the source does not tell it.
+        count: The number of its elements, where that is known and its size is not.
+        tensor: The tensor whose elements it holds.
         on_device: Whether kernels can be passed a pointer to it.
         shared_with_host: Whether the host reads and writes it too, without copies.
-        events: When it was filled, zeroed, read by the host or passed to a kernel.
+        events: When it was filled, read by the host or passed to a kernel.
+        content: What it was last filled with; None if that is not known.
+        stores: What each expression of a loop stored, by its node.
+        stores_loop: The number of this loop.
         elements: The elements that were written one by one, by index.
+        is_list: Whether `elements` are all, as in `{32, 64}`.
     """
 
     name: str
     nbytes: Formula | None
     on_device: bool = False
     shared_with_host: bool = False
-    events: list[tuple[int, EventKind]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    content: Content | None = None
+    count: Formula | None = None
+    tensor: Tensor | None = None
+    stores: dict[Node, Content | None] = field(default_factory=dict)
+    stores_loop: int = 0
     elements: dict[int, Cell] = field(default_factory=dict)
+    is_list: bool = False
 
 
 @dataclass(frozen=True)
@@ -167,6 +220,25 @@ class Container:
     on_device: bool = False
 
 
+@dataclass(eq=False)
+class Tensor:
+    """A tensor of PyTorch.
+
+    Attributes:
+        name: The variable that first held it.
+        allocation: Its memory.
+        sizes: Its sizes, as far as they were used, by dimension.
+        count: The number of its elements, if it was used.
+    """
+
+    name: str
+    allocation: Allocation
+    sizes: dict[int, Cell] = field(default_factory=dict)
+    count: Cell | None = None
+
+
+TENSOR_TYPES = frozenset({"torch::Tensor", "at::Tensor", "Tensor"})
+
 Value: TypeAlias = (
     Number
     | Unresolved
@@ -178,12 +250,8 @@ Value: TypeAlias = (
     | Pointer
     | Address
     | Container
+    | Tensor
 )
-
-
-def copied(value: Value) -> Value:
-    """A value as C++ assigns it: records are copied."""
-    return value.copy() if isinstance(value, Record) else value
 
 
 def dim3(x: Formula, y: Formula | None = None, z: Formula | None = None) -> Record:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memlab.kernels.host_code.machine import RecordedLaunch
+from memlab.kernels.host_code.machine import MAX_LAUNCHES_OF_LINE, RecordedLaunch
 from memlab.kernels.host_code.preprocessor import preprocess
 from memlab.kernels.host_code.reading import read_launches
 from memlab.kernels.host_code.values import Container, Number, Pointer, Value
@@ -13,11 +13,13 @@ KERNEL = "__global__ void k(float* y, const float* x, int n) { y[0] = x[n]; }\n"
 
 
 def shown(value: Value) -> str:
-    """A value as text: a number, or the bytes behind a pointer."""
+    """A value as text: a number, or the bytes or elements behind a pointer."""
     if isinstance(value, Number):
         return value.formula.text(lambda each: each.name)
     if isinstance(value, Pointer | Container):
         size = value.allocation.nbytes
+        if value.allocation.count is not None:
+            return value.allocation.count.text(lambda each: each.name)
         return "?" if size is None else f"{size.text(lambda each: each.name)} B"
     return type(value).__name__
 
@@ -59,6 +61,24 @@ def test_a_plain_launch(body: str, expected: str) -> None:
 def test_numbers_of_the_command_line_stay_symbols() -> None:
     body = "int n = atoi(argv[1]);" + TYPICAL + "k<<<ceil(n / 256.0), 256>>>(y, x, n);"
     assert launches(main(body)) == ["k ceil(n/256),1,1|256,1,1|0|4*n B,4*n B,n"]
+
+
+@pytest.mark.parametrize(
+    ("quotient", "grid"),
+    [
+        ("n % b != 0 ? n / b + 1 : n / b", "ceil(n/b)"),
+        ("!(n % b) ? n / b : n / b + 1", "ceil(n/b)"),
+        ("n % b ? 1 + n / b : n / b", "ceil(n/b)"),
+        ("n % 2 ? n / b + 1 : n / b", "Unresolved"),
+        ("n % b ? n / b + 2 : n / b", "Unresolved"),
+        ("n % b == 0 ? n / b + 1 : n / b", "Unresolved"),
+        ("n % b ? n / b : n / b + 1", "Unresolved"),
+    ],
+)
+def test_quotients_that_a_condition_rounds_up(quotient: str, grid: str) -> None:
+    body = "int n = atoi(argv[1]), b = atoi(argv[2]);" + TYPICAL
+    (found,) = launches(main(body + f"k<<<{quotient}, 256>>>(y, x, n);"))
+    assert found.split("|")[0] == f"k {grid},1,1"
 
 
 def test_the_defaults_hold_where_the_command_line_is_optional() -> None:
@@ -108,6 +128,22 @@ def test_launches_of_a_loop_and_of_branches_not_taken() -> None:
     assert shown(found[-1].grid[0]) == "7"
 
 
+def test_repeated_launches_of_an_inner_loop_leave_time_for_the_outer_one() -> None:
+    body = """
+for (int i = 0; i < 8; i++) {
+  void (*f)(float*, float*, int) = &k;
+  if (i == 7) f = &last;
+  for (int j = 0; j < 100; j++) f<<<8, 32>>>(y, x, 1);
+}
+for (int n = 1, j = 0; j < 100; j++) { k<<<n, 64>>>(y, x, 2); if (j == 1) n = 9; }"""
+    code = "__global__ void last(float* y, float* x, int n) { y[0] = x[n]; }\n" + main(body)
+    found = read_launches(code, "f.cu", {}, {})
+    first = [each for each in found if shown(each.block[0]) == "32"]
+    assert [each.kernel for each in first] == ["k"] * 14 + ["last"] * 2
+    grids = [shown(each.grid[0]) for each in found if each not in first]
+    assert grids[:4] == ["1", "1", "9", "9"]
+
+
 def test_functions_templates_and_macros() -> None:
     code = """
 #define CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
@@ -118,6 +154,29 @@ template <class T> void run(T* y, int n) { scale<T, 128><<<CEIL_DIV(n, 128), 128
 int main() { double* y; alloc(&y, 1000); run(y, 1000); }
 """
     assert launches(code) == ["scale<double,128> 8,1,1|128,1,1|0|8000 B,2,1000"]
+
+
+def test_macros_that_call_functions_of_their_own_name() -> None:
+    code = """
+void check(int code, int line) { if (code != 0) { exit(1); } }
+#define check(code) { check((code), __LINE__); }
+#define cudaMalloc(p, n) (cudaMalloc(p, n), 0)
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define size(v) v.size()
+__global__ void k(float* y, int n) {}
+int main() {
+  float* y;
+  std::vector<float> v(5);
+  check(cudaMalloc(&y, 400));
+  check(cublasSgemm(h, y));
+  k<<<MIN(MIN(9, 7), 8), 1>>>(y, size(v));
+}
+"""
+    assert launches(code) == ["k 7,1,1|1,1,1|0|400 B,5"]
+    (launch,) = read_launches(code, "f.cu", {}, {})
+    (pointer, _) = launch.arguments
+    assert isinstance(pointer, Pointer)
+    assert pointer.allocation.events[0].kind == "filled"
 
 
 def test_arrays_of_pointers_and_addresses_of_variables() -> None:
@@ -219,3 +278,285 @@ def test_code_that_never_ends_is_given_up() -> None:
     assert launches(main(body)) == ["k 1,1,1|1,1,1|0|Unresolved,Unresolved,i"]
     code = KERNEL + "int f(int n) { return f(n) + f(n); } int main() { k<<<f(1), 1>>>(0, 0, 0); }"
     assert launches(code) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "configuration", "truth"),  # truth: what a program by g++ 12 printed
+    [
+        # Types: widths, conversions and promotions.
+        ("int n = 1 << 30; unsigned m = n * 4 + 2;", "m, 1, n >> 28", (2, 1, 4)),
+        ("unsigned n = 0; n--; int m = n >> 28;", "1, 15, m", (1, 15, 15)),
+        ("unsigned char c = 300; short s = c * 1000;", "c, 1, s", (44, 1, -21536)),
+        ("int n = 65536; size_t m = (size_t)n * n / 1024 / 64;", "m, 1, 0", (65536, 1, 0)),
+        ("unsigned a = 10; long long c = 1LL << 33;", "a / 4, c / 1431655765, -7 % 3", (2, 6, -1)),
+        ("char c = '\\n'; int m = 'a' - 'A'; bool f = 5;", "m, f + 1, c", (32, 2, 10)),
+        ("long s = 31; int m = (1 << s) >> s;", "1, 1, m", (1, 1, -1)),
+        ("float *p = x + 10; p += 5;", "p - x, round(2.5), (int)trunc(-2.5)", (15, 3, -2)),
+        ("struct S { char c; double d; int i; };", "sizeof(S), 1, 0", (24, 1, 0)),
+        ("double a[10];", "sizeof a, sizeof(a) / sizeof(a[0]), 0", (80, 10, 0)),
+        # Names: the innermost scope, references and statics.
+        ("int n = 4; { int n = 8; n++; } for (int n = 0; n < 3; n++);", "n, 1, 0", (4, 1, 0)),
+        ("int n = 3; int& r = n; r = 7;", "n, r, 0", (7, 7, 0)),
+        ("auto next = []() { static int c = 0; return ++c; }; next();", "next(), 1, 0", (2, 1, 0)),
+        ("int n = 1; auto f = [&](int d) { auto g = [&]() { return n + d; }; return g(); };",
+         "f(2), f(3), 0", (3, 4, 0)),
+        # Lists and members.
+        ("struct P { int m = 3, n = 4; } p; P q = {.n = 8}; P r[] = {{1, 2}, {5, 6}};",
+         "p.n, q.n, r[1].m", (4, 8, 5)),
+        ("int s = 0; for (int each : {4, 5, 6}) s += each;", "s, 1, 0", (15, 1, 0)),
+        ("std::vector<int> v{4, 5, 6}; int s = 0; for (auto& e : v) { if (e == 6) break; s += e; }",
+         "s, v.size(), v[2]", (9, 3, 6)),
+    ],
+)  # fmt: skip
+def test_numbers_are_what_cpp_computes(
+    body: str, configuration: str, truth: tuple[int, int, int]
+) -> None:
+    code = main(f"cudaMalloc(&x, 400); {body} go({configuration});")
+    code = code.replace(
+        "int main", "void go(unsigned g, unsigned b, int n) { k<<<g, b>>>(0, 0, n); }\nint main"
+    )
+    grid, block, n = truth
+    assert launches(code) == [f"k {grid},1,1|{block},1,1|0|0,0,{n}"]
+
+
+def test_methods_defaults_and_constants_of_classes() -> None:
+    code = (
+        KERNEL
+        + """
+void go(int n, int block = 32);
+class A {
+ public:
+  static const int B = 64;
+  A(int n) : n(n) {}
+  int blocks() const { return n / B; }
+  void run(int extra = 1);
+  int n;
+};
+void A::run(int extra) { k<<<blocks() + extra, B>>>(0, 0, this->n); }
+int main() { A* a = new A(640); a->run(); go(A::B); }
+void go(int n, int block) { k<<<n, block>>>(0, 0, n); }
+"""
+    )
+    assert launches(code) == ["k 11,1,1|64,1,1|0|0,0,640", "k 64,1,1|32,1,1|0|0,0,64"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "cudaLaunchConfig_t c = {0}; c.gridDim = 2; c.blockDim = dim3(4); c.dynamicSmemBytes = 8;"
+        "cudaLaunchKernelEx(&c, k, y, (const float*)x, 3);",
+        "cudaLaunchConfig_t c; c.gridDim = {2, 1, 1}; c.blockDim = {4}; c.dynamicSmemBytes = 8;"
+        "int n = 3; void* a[] = {&y, &x, &n}; cudaLaunchKernelExC(&c, (void*)k, a);",
+        "int n = 3; void* a[] = {&y, &x, &n}; cudaLaunchKernel((void*)k, 2, 4, a, 8, 0);",
+        "void (*f)(float*, const float*, int) = k; f<<<{2, 1}, {4, 1}, 8>>>(y, x, 3);",
+    ],
+)
+def test_other_ways_to_launch(call: str) -> None:
+    code = main(f"cudaMalloc(&x, 40); cudaMalloc(&y, 80); {call}")
+    assert launches(code) == ["k 2,1,1|4,1,1|8|80 B,40 B,3"]
+
+
+def test_launches_of_one_line_are_not_all_recorded() -> None:
+    body = "for (int i = 0; i < 40; ++i) { k<<<i, 1>>>(y, x, i); }\n k<<<7, 7>>>(y, x, 0);"
+    found = launches(main(body))
+    assert len(found) == MAX_LAUNCHES_OF_LINE + 1
+    assert found[-1].startswith("k 7,1,1|7,1,1")
+
+
+DEVICE = {
+    "multiProcessorCount": 132,
+    "maxThreadsPerMultiProcessor": 2048,
+    "maxGridSize": (2147483647, 65535, 65534),
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "grid"),
+    [
+        ("cudaDeviceProp p; cudaGetDeviceProperties(&p, 0);"
+         "int g = p.multiProcessorCount * p.maxThreadsPerMultiProcessor / 512;", "528"),
+        ("cudaDeviceProp* p = new cudaDeviceProp; cudaGetDeviceProperties(p, 0);"
+         "int g = p->maxGridSize[2];", "65534"),
+        ("cudaDeviceProp p; CHECK(cudaGetDeviceProperties(&p, 0)); int g = p.regsPerBlock;",
+         "regsPerBlock"),
+        ("int g; cudaDeviceGetAttribute(&g, cudaDevAttrMultiProcessorCount, 0);", "132"),
+        ("int g; cuDeviceGetAttribute(&g, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);", "132"),
+        ("int g; cudaDeviceGetAttribute(&g, cudaDevAttrMaxGridDimY, 0);", "65535"),
+        ("int g = 5; cudaDeviceGetAttribute(&g, cudaDevAttrWarpSize, 0);", "g"),
+        ("int g = 5; cudaDeviceGetAttribute(&g, cudaDevAttrMaxBlockDimX, 0);", "g"),
+        ("int g = at::cuda::getCurrentDeviceProperties()->multiProcessorCount;", "132"),
+        ("int g = properties.multiProcessorCount;", "132"),
+    ],
+)  # fmt: skip
+def test_figures_of_the_device(body: str, grid: str) -> None:
+    code = "extern cudaDeviceProp properties;\n" + main(f"{body} k<<<g, 64>>>(y, x, 0);")
+    (launch,) = read_launches(code, "f.cu", {}, {}, device=DEVICE)
+    assert shown(launch.grid[0]) == grid
+
+
+INSTANTIATED = """
+template <class T, int B> __global__ void k(T* y, T a, size_t n) {}
+template <class T> void launch(T* y, T const* a, size_t n);
+template <class T> void launch(T* y, T const* a, size_t n) {
+  T* copy; cudaMalloc(&copy, n * sizeof(T));
+  k<T, 64><<<n / 64, 64>>>(copy, *a, n);
+}
+namespace s { template <class T, int B> void sized(T* y) { k<T, B><<<8, B>>>(y, 1, 8 * B); } }
+"""
+
+
+@pytest.mark.parametrize(
+    ("instantiations", "expected"),
+    [
+        ("template void launch<float>(float*, float const*, size_t);"
+         "template void launch(double* y, double const* a, size_t n);"
+         "template void launch(double* y, double const* a);"
+         "template void s::sized<half, 32>(half* y);",
+         ["k<half,32> 8,1,1|32,1,1|0|?,1,256",
+          "k<float,64> floor(n/64),1,1|64,1,1|0|4*n B,Unresolved,n",
+          "k<double,64> floor(n/64),1,1|64,1,1|0|8*n B,Unresolved,n"]),
+        ("int main() { float *y, a = 2; launch<float>(y, &a, 640); }"
+         "template void launch<double>(double*, double const*, size_t);"
+         "template void s::sized<half, 32>(half* y);",
+         ["k<float,64> 10,1,1|64,1,1|0|2560 B,2,640", "k<half,32> 8,1,1|32,1,1|0|?,1,256"]),
+    ],
+)  # fmt: skip
+def test_explicit_instantiations_are_calls(instantiations: str, expected: list[str]) -> None:
+    assert sorted(launches(INSTANTIATED + instantiations)) == sorted(expected)
+
+
+def test_templates_that_are_never_instantiated_have_unknown_arguments() -> None:
+    found = read_launches(INSTANTIATED, "f.cu", {}, {})
+    assert [(each.template_arguments, each.is_undeduced) for each in found] == [
+        (("auto", "64"), True),
+        (("auto", "?B"), True),
+    ]
+
+
+STRUCTURES = """
+#define LEN (1 << 4)
+const int M = 3;
+enum class Kind : uint8_t { A, B = 5, C };
+struct Inner { float x[LEN]; float y[LEN]; };
+struct Outer { char c; Inner in[M]; double d; Kind kind; };
+struct Vec { char c; float3 p; double4 q; short s; };
+union U { double d; char c[12]; };
+struct alignas(32) Big { int a; U u; };
+struct __align__(16) Al { float a, b, c; };
+struct Anon { int tag; union { float4 v; float a[4]; }; struct { char r, g; } px[3]; float& ref; };
+template <class T, int N = 2> struct alignas(16) Packed {
+  static constexpr int size = sizeof(int4) / sizeof(T);
+  static const int twice = size * N;
+  T p[size];
+  enum { E = 7 };
+};
+typedef Packed<short> P16;
+template <> struct Packed<char, 9> { static constexpr int size = 77; char c; };
+struct Bits { int a : 3; };
+struct Derived : Inner { char c; };
+struct Virtual { virtual void f(); };
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),  # as a program by g++ 12 printed them
+    [
+        *{"Inner": 128, "Outer": 408, "Vec": 64, "U": 16, "Big": 32, "Al": 16, "Anon": 48}.items(),
+        ("P16", 16),
+        ("Packed<double, 1>", 16),
+    ],
+)
+def test_sizes_of_structures(expression: str, value: int) -> None:
+    (found,) = launches(STRUCTURES + main(f"k<<<sizeof({expression}), 1>>>(0, 0, 0);"))
+    assert found.startswith(f"k {value},1,1|")
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("P16::size", 8),
+        ("P16::twice", 16),
+        ("Packed<float, 5>::twice", 20),
+        ("Packed<char, 9>::size", 77),
+        ("(int)Kind::C", 6),
+    ],
+)
+def test_constants_of_classes_and_enumerators(expression: str, value: int) -> None:
+    (found,) = launches(STRUCTURES + main(f"k<<<{expression}, 1>>>(0, 0, 0);"))
+    assert found.startswith(f"k {value},1,1|")
+
+
+def test_templates_and_enumerators_inside_functions() -> None:
+    of = "template <class T> void of() { k<<<Packed<T>::size, sizeof(Packed<T>)>>>(0, 0, 0); }"
+    code = KERNEL + STRUCTURES + of + "int main() { of<double>(); }"
+    assert launches(code) == ["k 2,1,1|16,1,1|0|0,0,0"]
+    body = "enum { A = 3, B, SIZE = B * LEN }; struct L { char c[B]; };"
+    body += "k<<<SIZE, sizeof(L)>>>(x, y, A);"
+    assert launches(STRUCTURES + main(body))[0].startswith("k 64,1,1|4,1,1|0|")
+
+
+@pytest.mark.parametrize("kind", ["Bits", "Derived", "Virtual"])
+def test_sizes_that_are_not_computed_stay_symbols(kind: str) -> None:
+    (found,) = launches(STRUCTURES + main(f"int n = sizeof({kind}); k<<<n, 1>>>(0, 0, 0);"))
+    assert found.startswith("k n,1,1|")
+
+
+def test_macros_that_define_functions() -> None:
+    code = """
+__global__ void fill_half(short* p, int n) {}
+__global__ void fill_whole(float* p, int n) {}
+#define NAME(word) #word
+#define BIND(suffix, type, lanes) \\
+  void fill_##suffix(int n) { \\
+    type* p; cudaMalloc(&p, n * sizeof(type)); log(NAME(suffix)); \\
+    fill_##suffix<<<n / (lanes), 32>>>(p, n); \\
+  }
+BIND(half,
+     short, 2)
+BIND(whole, float, (4))
+int main() { fill_whole(64); fill_half(32); }
+"""
+    assert launches(code) == [
+        "fill_whole 16,1,1|32,1,1|0|256 B,64",
+        "fill_half 16,1,1|32,1,1|0|64 B,32",
+    ]
+    assert [each.line for each in read_launches(code, "f.cu", {}, {})] == [12, 10]
+
+
+TENSOR_KERNEL = "template <typename T> __global__ void k(T* x, T* y, long n, long m) {}\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        # Sizes are named by the variables that hold them, and count the elements.
+        ("const int n = x.size(0), m = x.size(1); k<<<n, 32>>>($x, $y, n, m);",
+         "k<float> n,1,1|32,1,1|0|m*n,m*n,n,m"),
+        ("k<<<x.numel() / 4, 32>>>($x, $y, x.numel(), y.numel());",
+         "k<float> floor(x_numel/4),1,1|32,1,1|0|x_numel,y_numel,x_numel,y_numel"),
+        ("k<<<x.size(1), 32>>>($x, $y, x.sizes()[1], y.size(0));",
+         "k<float> x_size_1,1,1|32,1,1|0|x_size_0*x_size_1,y_size_0,x_size_1,y_size_0"),
+        ("k<<<1, 32>>>($x, $y, 3, 4);", "k<float> 1,1,1|32,1,1|0|x_numel,y_numel,3,4"),
+        # Checks tell which sizes are equal.
+        ("int n = x.size(0);if (n != y.size(0) || y.size(1) != 8) throw;k<<<1, 2>>>($x, $y, 0, 0);",
+         "k<float> 1,1,1|2,1,1|0|n,8*n,0,0"),
+        ("TORCH_CHECK(x.size(0) == 16 && y.size(0) == 4); k<<<1, 32>>>($x, $y, 0, 0);",
+         "k<float> 1,1,1|32,1,1|0|16,4,0,0"),
+        ("if (y.size(0) == 3) { log(y); } int n = x.size(0); k<<<1, 32>>>($x, $y, n, y.size(0));",
+         "k<float> 1,1,1|32,1,1|0|n,y_size_0,n,y_size_0"),
+        ("if (y.size(0) != 3) { log(y); } int n = x.size(0); k<<<1, 32>>>($x, $y, n, y.size(0));",
+         "k<float> 1,1,1|32,1,1|0|n,y_size_0,n,y_size_0"),
+        # Tensors that the function makes.
+        ("auto z = torch::zeros({x.size(0), 4}, opt); k<<<1, 32>>>($x, z.data_ptr<float>(), 0, 0);",
+         "k<float> 1,1,1|32,1,1|0|x_size_0,4*x_size_0,0,0"),
+        ("auto z = at::empty_like(x); int n = z.numel(); k<<<1, 32>>>($x, z.data<float>(), n, 0);",
+         "k<float> 1,1,1|32,1,1|0|n,n,n,0"),
+        ("AT_DISPATCH_ALL_TYPES(x.type(), \"k\", ([&] { int n = x.size(0); "
+         "k<scalar_t><<<n, 1>>>(x.data_ptr<scalar_t>(), y.data_ptr<scalar_t>(), n, 1); }));",
+         "k<float> n,1,1|1,1,1|0|n,n,n,1"),
+    ],
+)  # fmt: skip
+def test_tensors_of_an_extension(body: str, expected: str) -> None:
+    body = body.replace("$x", "(float*)x.data_ptr()").replace("$y", "y.data_ptr<float>()")
+    code = f"{TENSOR_KERNEL}void go(torch::Tensor x, const at::Tensor& y) {{ {body} }}"
+    assert launches(code) == [expected]
