@@ -90,7 +90,8 @@ RootOption = Annotated[
     typer.Option(
         "--root",
         metavar="DIR",
-        help="The project's folder: headers below it may be read, missing ones are found there.",
+        help="The project's folder: headers below it may be read, missing ones are found there. "
+        "[default: the file's Git repository]",
     ),
 ]
 StdOption = Annotated[

@@ -279,9 +279,9 @@ def with_file_launch(kernel: "UserKernel", device: str | None, quiet: bool) -> "
         return kernel
     from memlab.device.devices import open_device
 
-    architecture = open_device(device).properties.compute_capability
+    properties = open_device(device).properties
     try:
-        found = file_launches.complete_launch(kernel, architecture)
+        found = file_launches.complete_launch(kernel, properties)
     except file_launches.SeveralLaunches as several:
         for target in several.targets:
             typer.echo(f"memlab run {shlex.quote(target)}")
@@ -312,8 +312,8 @@ def launched_kernels(kernel: "UserKernel", device: str | None) -> "list[UserKern
             f"--all runs the kernels that a file launches, and {kernel.target} is one: "
             f"write {kernel.source} --all"
         )
-    architecture = open_device(device).properties.compute_capability
-    found = file_launches.file_launches(kernel, architecture)
+    properties = open_device(device).properties
+    found = file_launches.file_launches(kernel, properties)
     reasons = {launch.reason for launch in found}
     if len(reasons) == 1 and "" not in reasons:  # such as a header that is missing
         raise UsageError(reasons.pop())

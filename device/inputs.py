@@ -73,6 +73,28 @@ def make_inputs(
     return arrays
 
 
+def place_members(
+    launch: Launch, arrays: Mapping[str, NDArray[Any]], addresses: Mapping[str, int]
+) -> None:
+    """Write the pointers and numbers that arrays hold besides their fills.
+
+    Args:
+        launch: The launch.
+        arrays: Its input arrays by name, contiguous; they are changed in place.
+        addresses: The addresses of all its arrays, by name.
+    """
+    for buffer in launch.buffers:
+        raw = array_bytes(arrays[buffer.name]) if buffer.members else np.empty(0, np.uint8)
+        for offset, member in buffer.members:
+            part = argument_bytes(member, addresses)
+            raw[offset : offset + len(part)] = np.frombuffer(part, np.uint8)
+
+
+def array_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The bytes of a contiguous array, padding included, as a view, shape (bytes,)."""
+    return array.reshape(-1).view(np.uint8)
+
+
 def check_seed(seed: int) -> None:
     """Refuse a seed that random inputs cannot use.
 
@@ -110,9 +132,21 @@ def argument_bytes(argument: Argument, addresses: Mapping[str, int]) -> bytes:
         return load_array(argument.path, (argument.nbytes,), "uint8").tobytes()
     whole = bytearray(argument.nbytes)
     for offset, member in argument.members:
+        if isinstance(member, Scalar) and member.bits is not None:
+            _place_bits(whole, offset, member.bits, int(member.value))
+            continue
         part = argument_bytes(member, addresses)
         whole[offset : offset + len(part)] = part
     return bytes(whole)
+
+
+def _place_bits(whole: bytearray, offset: int, bits: tuple[int, int], value: int) -> None:
+    """Write a bit-field into bytes that hold zeros there."""
+    first, width = bits
+    size = -(-(first + width) // 8)
+    held = int.from_bytes(whole[offset : offset + size], "little")
+    held |= (value % 2**width) << first
+    whole[offset : offset + size] = held.to_bytes(size, "little")
 
 
 def pack_arguments(arguments: Sequence[Argument], addresses: Mapping[str, int]) -> bytes:
@@ -160,7 +194,7 @@ def _fill_array(
             array[...] = value
         case Arange():
             array[...] = np.arange(array.size).reshape(array.shape).astype(array.dtype)
-        case NpyFile(path) if array.dtype.names:
+        case NpyFile(path) if array.dtype.names is not None:
             values = array_files.open_array(path)
             if values.size != array.size:
                 raise UsageError(
@@ -170,11 +204,11 @@ def _fill_array(
             _fill_structures(array, values, path)
         case NpyFile(path):
             array[...] = load_array(path, array.shape, array.dtype.name)
-        case InMemoryArray(values) if array.dtype.names:
+        case InMemoryArray(values) if array.dtype.names is not None:
             _fill_structures(array, values, f"the array for {name}")
         case InMemoryArray(values):
             array[...] = values
-        case _ if array.dtype.names:
+        case _ if array.dtype.names is not None:
             parts = list(structure_arrays.numbers_of(array))
             fills = fill.fills if isinstance(fill, MemberFills) else (None,) * len(parts)
             for part, each in zip(parts, fills, strict=True):
@@ -234,7 +268,7 @@ def count_unwritten(output: NDArray[Any]) -> int:
     Integer outputs count as written, since all bits set is an ordinary value: -1. A structure
     counts if one of its numbers does.
     """
-    if output.dtype.names:
+    if output.dtype.names is not None:
         flat = output.reshape(-1)
         missing = np.zeros(flat.size, np.bool_)
         for numbers in structure_arrays.numbers_of(flat):

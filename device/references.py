@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from memlab.kernels.launch import (
     Reference,
     Scalar,
     Structure,
+    nested_arguments,
 )
 from memlab.kernels.user import array_files
 from memlab.kernels.user.arguments import ExpectedOutput
@@ -38,6 +40,8 @@ from memlab.kernels.user.kernel import UserKernel
 
 MAX_SOURCE_BYTES = 16 << 20
 """The limit of a Python file's size."""
+
+_MAX_LISTED = 8
 
 
 def output_references(kernel: UserKernel, launch: Launch) -> dict[str, Reference]:
@@ -148,20 +152,27 @@ def _flat_reference(value: Any, output: Buffer, origin: str) -> NDArray[Any]:
         UsageError: It is not an array of real numbers in the output's shape.
     """
     values: NDArray[Any] | None
+    array: NDArray[Any] | None = None
     try:
         array = np.asarray(value)
+        if array.ndim == 0 and output.elements == 1:
+            array = array.reshape(1)
         if output.structure is not None:
             _check_structures(array, output, origin)
             return _flat_of_shape(array, output, origin)
         if array.dtype.kind == "O":  # for example Python integers of up to 64 bits
             array = np.array(array.tolist())
-        real = array if array.dtype.kind != "c" else None
+        real = array if array.dtype.kind not in "cmMSU" else None
         whole = array.dtype.kind in "iub"
         values = array if whole else None if real is None else real.astype(np.float64)
     except (TypeError, ValueError):
         values = None
     if values is None:
-        raise UsageError(f"{origin} no real numbers for {output.name}: give an array of them")
+        kind = "" if array is None else array.dtype.name
+        hint = "give an array of them"
+        if kind.startswith("complex"):
+            hint = f"it is {kind}; give its real part, or the view of its numbers, array.view()"
+        raise UsageError(f"{origin} no real numbers for {output.name}: {hint}")
     return _flat_of_shape(values, output, origin)
 
 
@@ -273,16 +284,35 @@ class _UserReference:
             UsageError: There is no such argument, or a tuple does not have one item per output.
         """
         names = [output.name for output in self._launch.outputs]
+        lists = {
+            argument.name: outputs
+            for argument in nested_arguments(self._launch.user_arguments)
+            if (outputs := _pointed_outputs(argument))
+        }
         if isinstance(returned, Mapping):
             known = {
-                argument.name for argument in (*self._launch.user_arguments, *self._launch.buffers)
-            }
+                argument.name for argument in nested_arguments(self._launch.user_arguments)
+            }.union(names)
             for name in returned:
                 if name not in known:
                     hint = suggest_nearest(str(name), sorted(known))
                     raise UsageError(f"{self._name} returned something for {name!r}: {hint}")
-            return returned
+            flat: dict[str, Any] = {}
+            for name, value in returned.items():
+                flat |= self._spread(name, value, lists)
+            return flat
         arrays = returned if isinstance(returned, tuple) else (returned,)
+        pointed = {name for outputs in lists.values() for name in outputs}
+        groups = [
+            argument.name
+            for argument in nested_arguments(self._launch.user_arguments)
+            if argument.name in lists or (argument.name in names and argument.name not in pointed)
+        ]
+        if lists and len(arrays) == len(groups):
+            flat = {}
+            for name, value in zip(groups, arrays, strict=True):
+                flat |= self._spread(name, value, lists)
+            return flat
         if len(arrays) != len(names):
             raise UsageError(
                 f"{self._name} returned {len(arrays)} arrays; the outputs are "
@@ -291,11 +321,46 @@ class _UserReference:
             )
         return dict(zip(names, arrays, strict=True))
 
+    def _spread(
+        self, name: str, value: Any, lists: Mapping[str, Sequence[str]]
+    ) -> Mapping[str, Any]:
+        """The values returned for one argument, by the names of outputs.
+
+        Raises:
+            UsageError: The argument is an array of pointers, and there is no value for each output.
+        """
+        if name not in lists or value is None:
+            return {name: value}
+        outputs = lists[name]
+        try:
+            count = len(value)
+        except TypeError:
+            count = 0
+        if isinstance(value, Mapping) or count != len(outputs):
+            raise UsageError(
+                f"{self._name} returned {count} arrays for {name}, whose outputs are "
+                f"{', '.join(outputs[:_MAX_LISTED])}{', ...' if outputs[_MAX_LISTED:] else ''}: "
+                "return a list with one for each"
+            )
+        return dict(zip(outputs, value, strict=True))
+
+
+def _pointed_outputs(argument: Argument) -> tuple[str, ...]:
+    """The outputs that the pointers of an array point to; none for another argument."""
+    if not isinstance(argument, Buffer) or argument.structure is not None:
+        return ()
+    return tuple(
+        member.name
+        for _, member in argument.members
+        if isinstance(member, Buffer) and member.role != "in" and not member.members
+    )
+
 
 def _initial_value(argument: Argument, arrays: Arrays) -> Any:
     """The value of an argument before the launch.
 
-    A structure is a tuple of its numbers and arrays, or its bytes if it comes from a file; a null
+    A structure is a tuple of its numbers and arrays, or its bytes if it comes from a file; an array
+    of pointers is a list of arrays, one of structures with pointers a list of tuples; a null
     pointer is None.
     """
     if isinstance(argument, Scalar):
@@ -306,7 +371,27 @@ def _initial_value(argument: Argument, arrays: Arrays) -> Any:
         return tuple(_initial_value(member, arrays) for _, member in argument.members)
     if isinstance(argument, NullPointer):
         return None
+    if isinstance(argument, Buffer) and argument.members:
+        return _initial_elements(argument, arrays)
     return arrays[argument.array if isinstance(argument, ArrayAlias) else argument.name]
+
+
+def _initial_elements(array: Buffer, arrays: Arrays) -> list[Any]:
+    """The elements of an array of pointers, or of structures with pointers."""
+    if array.structure is None:
+        return [_initial_value(member, arrays) for _, member in array.members]
+    held: list[list[tuple[int, Any]]] = [[] for _ in range(array.elements)]
+    for offset, member in array.members:
+        element, inside = divmod(offset, array.element_bytes)
+        held[element].append((inside, _initial_value(member, arrays)))
+    given = [{offset for offset, _ in members} for members in held]
+    for element, structure in enumerate(arrays[array.name].reshape(-1)):
+        held[element] += [
+            (offset, value)
+            for offset, value in structure_arrays.placed_numbers(structure)
+            if offset not in given[element]
+        ]
+    return [tuple(value for _, value in sorted(members, key=itemgetter(0))) for members in held]
 
 
 def _initial_array(buffer: Buffer, inputs: Arrays) -> NDArray[Any]:

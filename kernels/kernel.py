@@ -21,6 +21,8 @@ the threads beyond the edge of a matrix compute an index too, which must not ove
 MAX_SIZE_T_INDEXED_ELEMENTS = 2**63 - 1
 """The most elements of an array with `size_t` indices, more than any memory holds."""
 
+_MAX_LISTED_ARRAYS = 8
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -251,9 +253,14 @@ def check_memory(launch: Launch, limits: Limits) -> None:
     available = limits.total_memory_bytes
     needed = sum(buffer.nbytes for buffer in launch.buffers)
     if available is not None and needed > available:
-        arrays = ", ".join(
-            f"{buffer.name} {' x '.join(map(str, buffer.shape))}" for buffer in launch.buffers
-        )
+        largest = sorted(launch.buffers, key=lambda buffer: -buffer.nbytes)[:_MAX_LISTED_ARRAYS]
+        listed = [
+            f"{buffer.name} {' x '.join(map(str, buffer.shape))}"
+            for buffer in launch.buffers
+            if buffer in largest
+        ]
+        hidden = len(launch.buffers) - len(listed)
+        arrays = ", ".join([*listed, *([f"{hidden} more"] if hidden else [])])
         raise UsageError(
             f"{arrays} need {_bytes_label(needed)} of memory; {limits.name} has "
             f"{_bytes_label(available)}: use smaller sizes"

@@ -89,14 +89,15 @@ Fill: TypeAlias = Uniform | SingleValue | Arange | NpyFile | InMemoryArray | Mem
 
 @dataclass(frozen=True)
 class MemberType:
-    """A member of a structure: a number, a structure, or an array of these.
+    """A member of a structure: a number, a pointer, a structure, or an array of these.
 
     Attributes:
         name: Its name in the source.
         offset_bytes: Its offset in the structure, bytes.
         shape: Elements in each dimension; empty if it is no array.
-        dtype: NumPy's name of its type; empty for a structure.
+        dtype: NumPy's name of its type, for a pointer `uint64`; empty for a structure.
         structure: The type of its elements, if they are structures.
+        is_pointer: Whether its elements are pointers, which count as padding among numbers.
     """
 
     name: str
@@ -104,6 +105,7 @@ class MemberType:
     shape: tuple[int, ...]
     dtype: str
     structure: StructureType | None = None
+    is_pointer: bool = False
 
     @property
     def element_bytes(self) -> int:
@@ -113,7 +115,7 @@ class MemberType:
 
 @dataclass(frozen=True)
 class StructureType:
-    """The type of a structure whose members are numbers, at any depth.
+    """The type of a structure whose members are numbers and pointers, at any depth.
 
     Attributes:
         nbytes: Its size with padding, bytes.
@@ -130,8 +132,58 @@ class StructureType:
         return tuple(
             (member, *inner)
             for member in self.members
+            if not member.is_pointer
             for inner in (member.structure.numbers if member.structure else ((),))
         )
+
+    @property
+    def has_pointers(self) -> bool:
+        """Whether a member is a pointer, at any depth."""
+        return any(
+            member.is_pointer or (member.structure is not None and member.structure.has_pointers)
+            for member in self.members
+        )
+
+
+AddressMode: TypeAlias = Literal["clamp", "wrap", "mirror", "border"]
+"""What a texture reads outside its array: see the CUDA C++ Programming Guide, "Texture Memory"."""
+
+ADDRESS_MODES: tuple[AddressMode, ...] = ("clamp", "wrap", "mirror", "border")
+"""The address modes; a texture object of the emulator holds their positions."""
+
+
+@dataclass(frozen=True)
+class View:
+    """How a texture or surface object shows an array, as `cudaTextureDesc` does.
+
+    The array has the shape (height, width), with the layers or the depth before and the channels
+    behind, where there are any.
+
+    Attributes:
+        kind: Whether a `cudaTextureObject_t` or a `cudaSurfaceObject_t`.
+        dimensions: 1, 2 or 3, layers and channels not among them.
+        layered: Whether the first extent of the array counts layers.
+        channels: Numbers of an element: 1, 2 or 4.
+        linear: Whether a fetch interpolates; otherwise it reads the nearest element.
+        address_modes: For x, y and z.
+        normalized: Whether coordinates go from 0 to 1 instead of from 0 to the extent.
+        normalized_float: Whether integers are read as floats, from 0 or -1 to 1.
+    """
+
+    kind: Literal["texture", "surface"]
+    dimensions: int
+    layered: bool = False
+    channels: int = 1
+    linear: bool = False
+    address_modes: tuple[AddressMode, AddressMode, AddressMode] = ("clamp", "clamp", "clamp")
+    normalized: bool = False
+    normalized_float: bool = False
+
+    def extents(self, shape: tuple[int, ...]) -> Dim3:
+        """The slices (depth or layers), height and width of an array; 1 where it has none."""
+        spatial = shape if self.channels == 1 else shape[:-1]
+        slices = spatial[0] if self.layered or self.dimensions == 3 else 1
+        return slices, spatial[-2] if self.dimensions > 1 else 1, spatial[-1]
 
 
 @dataclass(frozen=True)
@@ -174,10 +226,15 @@ class Buffer(LaunchArray):
         role: Whether the kernel reads it (`in`), writes it (`out`), or reads and overwrites it.
         fill: How it is filled before the launch if the kernel reads it; None for random
             elements: floats in [0, 1), integers over their whole range.
+        view: The texture or surface object that the kernel gets in place of a pointer, if any.
+        members: What it holds besides its fill: pointers and numbers, as pairs of their offset in
+            the array, bytes, and value.
     """
 
     role: Literal["in", "out", "inout"]
     fill: Fill | None = None
+    view: View | None = field(default=None, kw_only=True)
+    members: tuple[tuple[int, Member], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -199,11 +256,14 @@ class Scalar:
         name: The parameter's name in the kernel's source.
         dtype: NumPy's name of its type.
         value: Its value.
+        bits: For a bit-field of a structure, its first bit in the byte at its offset, the lowest
+            first, and its width; None for others.
     """
 
     name: str
     dtype: str
     value: int | float
+    bits: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -248,25 +308,29 @@ class Structure:
     name: str
     nbytes: int
     alignment_bytes: int
-    members: tuple[tuple[int, Scalar | Buffer | NullPointer | ArrayAlias], ...] = ()
+    members: tuple[tuple[int, Member], ...] = ()
     path: str = ""
 
-    @property
-    def buffers(self) -> tuple[Buffer, ...]:
-        """The arrays that its pointers point to, in the order of its members."""
-        return tuple(member for _, member in self.members if isinstance(member, Buffer))
 
+Member: TypeAlias = Scalar | Buffer | NullPointer | ArrayAlias
+"""A number or a pointer in a structure, or in an array of structures or pointers."""
 
-Argument: TypeAlias = Buffer | Scalar | Structure | NullPointer | ArrayAlias
+Argument: TypeAlias = Member | Structure
 """The value of one parameter."""
 
 
-def array_arguments(arguments: Iterable[Argument]) -> Iterator[Buffer]:
-    """The arrays that arguments pass, in their order; those in structures in the members' order."""
+def nested_arguments(arguments: Iterable[Argument]) -> Iterator[Argument]:
+    """Arguments in their order, each followed by the members that it holds, at any depth."""
     for argument in arguments:
-        if isinstance(argument, Structure):
-            yield from argument.buffers
-        elif isinstance(argument, Buffer):
+        yield argument
+        if isinstance(argument, Structure | Buffer):
+            yield from nested_arguments(member for _, member in argument.members)
+
+
+def array_arguments(arguments: Iterable[Argument]) -> Iterator[Buffer]:
+    """The arrays that arguments pass, in their order, each followed by those it points to."""
+    for argument in nested_arguments(arguments):
+        if isinstance(argument, Buffer):
             yield argument
 
 

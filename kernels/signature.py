@@ -19,6 +19,7 @@ class StructureMember:
         spelling: Its type in C++.
         pointer: What it points to, described as for a parameter that is a pointer to data; None
             if it is no such pointer.
+        bits: For a bit-field, its first bit in the byte at its offset, and its width; else None.
     """
 
     name: str
@@ -26,6 +27,7 @@ class StructureMember:
     offset_bytes: int
     spelling: str
     pointer: KernelParameter | None = None
+    bits: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,14 @@ class KernelParameter:
         readonly: Whether it is a pointer to const.
         member_dtype: The type of the members, if the type or the pointer's element type is a
             structure whose members all have one type, without gaps (`float4`, a complex number).
-        parts: The scalar members of a structure by value, in the order of declaration, base
-            classes first; None if it cannot be split up: unions, bit-fields, pointers to
-            functions.
+        parts: The scalar members of a structure by value, or of the structures that a pointer
+            points to if they have pointers, in the order of declaration, base classes first, of a
+            union the first; None if it cannot be split up.
         alignment_bytes: The alignment of a structure by value among the arguments, bytes.
-        structure: The type of a pointer's elements, if they are structures of numbers; None for
-            others, such as structures with unions, bit-fields or pointers.
+        structure: The type of a pointer's elements, if they are structures of numbers and
+            pointers; None for others, such as structures with unions or bit-fields.
+        target: What the elements of a pointer to pointers point to, described as a parameter that
+            is a pointer.
     """
 
     name: str
@@ -65,6 +69,7 @@ class KernelParameter:
     parts: tuple[StructureMember, ...] | None = None
     alignment_bytes: int = 1
     structure: StructureType | None = field(default=None, compare=False, repr=False)
+    target: KernelParameter | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from memlab.presentation import set_presenter
 
 if TYPE_CHECKING:
-    from memlab.arguments import inout, out, source
+    from memlab.arguments import inout, out, source, surface, texture
     from memlab.comparisons.baselines import check_baseline, save_baseline
     from memlab.comparisons.comparing import compare
     from memlab.drawing import roofline
@@ -77,12 +77,14 @@ __all__ = [
     "sass",
     "save_baseline",
     "source",
+    "surface",
     "sweep",
+    "texture",
     "trace",
 ]
 
 _MODULES = {
-    "arguments": ("inout", "out", "source"),
+    "arguments": ("inout", "out", "source", "surface", "texture"),
     "comparisons.baselines": ("check_baseline", "save_baseline"),
     "comparisons.comparing": ("compare",),
     "drawing": ("roofline",),

@@ -10,7 +10,7 @@ from memlab.kernels.user import python_values
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memlab.kernels.user.arguments import ArraySpecification
+    from memlab.kernels.user.arguments import ArraySpecification, Role
     from memlab.kernels.user.kernel import UserKernel
 
 
@@ -51,6 +51,73 @@ def out(shape: int | Sequence[int], dtype: object) -> ArraySpecification:
         UsageError: The array has no elements, or is of a type that kernels do not take.
     """
     return python_values.output_argument(shape, dtype)
+
+
+def texture(
+    array: object,
+    *,
+    filter: str = "point",  # noqa: A002 - CUDA's word
+    address: str | Sequence[str] = "clamp",
+    normalized: bool = False,
+    normalized_float: bool = False,
+    layered: bool = False,
+    channels: int = 1,
+) -> ArraySpecification:
+    """Make an argument of a user kernel: a texture of an array, for a `cudaTextureObject_t`.
+
+    Examples:
+        image = memlab.texture(pixels, filter="linear", address="wrap", normalized=True)
+        memlab.run("rotate.cu:rotate", grid=(32, 32), block=(16, 16), args=[image, ...])
+
+    Args:
+        array: A NumPy array of the shape (width,), (height, width) or (depth, height, width), or
+            an object that NumPy converts.
+        filter: `point` for the nearest element, `linear` to interpolate.
+        address: What is read outside: `clamp`, `wrap`, `mirror` or `border`; one for all
+            dimensions, or one each for x, y and z.
+        normalized: Whether coordinates go from 0 to 1 instead of from 0 to the extent.
+        normalized_float: Whether integers are read as floats, from 0 or -1 to 1.
+        layered: Whether the first extent counts layers.
+        channels: Numbers of an element: 1, 2 or 4; if several, they are the array's last extent.
+
+    Returns:
+        The argument, for `args` of `memlab.run` and the other functions that take a kernel.
+
+    Raises:
+        UsageError: There is no such texture.
+    """
+    return python_values.texture_argument(
+        array,
+        filter=filter,
+        address=address,
+        normalized=normalized,
+        normalized_float=normalized_float,
+        layered=layered,
+        channels=channels,
+    )
+
+
+def surface(
+    array: object, *, layered: bool = False, channels: int = 1, role: Role = "inout"
+) -> ArraySpecification:
+    """Make an argument of a user kernel: a surface of an array, for a `cudaSurfaceObject_t`.
+
+    Examples:
+        memlab.run("blur.cu:blur", grid=4, block=64, args=[memlab.surface(memlab.out(256, "f32"))])
+
+    Args:
+        array: An array as of a texture, or the result of `memlab.out`.
+        layered: Whether the first extent counts layers.
+        channels: Numbers of an element: 1, 2 or 4; if several, they are the array's last extent.
+        role: `in` if the kernel only reads an array, `inout` if it also writes it.
+
+    Returns:
+        The argument, for `args` of `memlab.run` and the other functions that take a kernel.
+
+    Raises:
+        UsageError: There is no such surface.
+    """
+    return python_values.surface_argument(array, role, layered=layered, channels=channels)
 
 
 def source(text: Any, entry: str = "", *, name: str = "source.cu") -> UserKernel:

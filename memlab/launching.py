@@ -200,7 +200,7 @@ def with_file_launch(
     if not file_launches.needs_launch(kernel, executed=executed):
         return kernel
     try:
-        found = file_launches.complete_launch(kernel, properties.compute_capability)
+        found = file_launches.complete_launch(kernel, properties)
     except UsageError:
         if executed:
             raise
@@ -260,7 +260,11 @@ def prepare_launch(
 def _warn_of_zeros(variables: Sequence[ModuleVariable]) -> None:
     """Warn that `__constant__` variables hold zeros, since no option gives them values."""
     names = ", ".join(variable.name for variable in variables)
-    fillable = [each.name for each in variables if each.dtype or each.structure]
+    fillable = [
+        each.name
+        for each in variables
+        if each.dtype or (each.structure is not None and not each.structure.has_pointers)
+    ]
     cure = f"use --const {fillable[0]}=random" if fillable else "memlab fills only numbers"
     warnings.warn(
         f"no values are given for the __constant__ {plural(len(variables), 'variable')} {names}, "

@@ -82,12 +82,14 @@ def run(
             An argument is text as for `--arg` on the command line, a number, a NumPy array that
             the kernel only reads, `memlab.inout(array)`, `memlab.out(shape, dtype)`, a tuple of
             these for a structure passed by value, or None for a null pointer; arrays of structures
-            have a structured NumPy type. `constants` fills `__constant__` variables. `defines`
-            (`{"TILE": 32}`), `include`, `std`, `max_registers`, `use_fast_math`, `ftz`, `prec_div`,
-            `prec_sqrt`, `fmad` (True or False) and `ptxas_options` (`"-O1"`) go to the compiler.
-            `expect` verifies outputs, `{"y": array}`; `reference` does so with a function that
-            takes copies of the kernel's arguments and returns the outputs or overwrites them;
-            `tolerance` is the largest relative error accepted.
+            have a structured NumPy type. A list of arrays is an array of pointers, a list of
+            tuples one of structures with pointers. `constants` fills `__constant__` variables, by
+            texts or `{"w": array}`. `defines` (`{"TILE": 32}`), `include`, `std`,
+            `max_registers`, `use_fast_math`, `ftz`, `prec_div`, `prec_sqrt`, `fmad` (True or
+            False) and `ptxas_options` (`"-O1"`) go to the compiler. `expect` verifies outputs,
+            `{"y": array}`; `reference` does so with a function that takes copies of the kernel's
+            arguments and returns the outputs or overwrites them; `tolerance` is the largest
+            relative error accepted.
 
             For a kernel of Triton, its launch as Triton's own: `grid`, also a function of the
             meta-parameters, `args`, then constants and options by their names, such as

@@ -58,6 +58,8 @@ def test_the_public_names_are_there_and_nothing_else() -> None:
         "annotate",
         "save_baseline",
         "source",
+        "texture",
+        "surface",
         "check_baseline",
         "__version__",
     }

@@ -105,8 +105,8 @@ def _kernels_and_launches(
     from memlab.kernels.user.kernel import is_compiled
     from memlab.launching import kernel_signatures
 
-    architecture = open_device(device).properties.compute_capability
-    launches = () if is_compiled(kernel) else file_launches(kernel, architecture)
+    properties = open_device(device).properties
+    launches = () if is_compiled(kernel) else file_launches(kernel, properties)
     made = [
         (signature, launch.proposal)
         for launch in launches

@@ -22,7 +22,7 @@ from memlab.device.gpu.driver import translated_errors
 from memlab.device.gpu.session import GpuSession
 from memlab.device.gpu.timing import Samples, TimingSettings, summarize_time
 from memlab.device.gpu.worker import Worker
-from memlab.device.inputs import count_unwritten, make_inputs, pack_arguments
+from memlab.device.inputs import count_unwritten, make_inputs, pack_arguments, place_members
 from memlab.device.measurement import (
     DeviceKind,
     Measurement,
@@ -35,6 +35,7 @@ from memlab.device.outputs import Outputs
 from memlab.device.properties import MACHINE_FIGURES, DeviceProperties, device_summary
 from memlab.device.structure_arrays import array_type
 from memlab.device.verification import ActualOutput, checked_positions, verify
+from memlab.errors import UsageError
 from memlab.kernels.launch import Buffer, Launch
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ class CudaDevice:
             DeviceError: The GPU cannot be used.
             MemlabError: The kernel faulted or did not end.
         """
+        _refuse_views(launch)
         properties = self.properties
         (progress or ignore_progress)("compiling", None)
         compiled = compile_launch(launch, properties.compute_capability)
@@ -148,6 +150,20 @@ class CudaDevice:
         return emulation.measurement(
             launch, compiled, device, resident, time, verification, outputs
         )
+
+
+def _refuse_views(launch: Launch) -> None:
+    """Refuse a launch with textures or surfaces.
+
+    Raises:
+        UsageError: It has some.
+    """
+    for buffer in launch.buffers:
+        if buffer.view is not None:
+            raise UsageError(
+                f"{buffer.name} is a {buffer.view.kind}, and these run on the emulated device: add "
+                "--device and the name of a datasheet, such as h100"
+            )
 
 
 def with_datasheet(queried: DeviceProperties) -> DeviceProperties:
@@ -349,6 +365,10 @@ def prepare_on_gpu(
     }
     addresses = {name: int(allocation) for name, allocation in memory.items()}
     arguments = _argument_words(pack_arguments(launch.arguments, addresses))
+    place_members(launch, inputs, addresses)
+    for buffer in launch.buffers:
+        if buffer.members:  # which hold addresses that were not known before
+            session.copy(session.array(inputs[buffer.name]), memory[buffer.name], buffer.nbytes)
     overwritten = [buffer for buffer in launch.buffers if buffer.role == "inout"]
     copies = {buffer.name: session.array(inputs[buffer.name]) for buffer in overwritten}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -20,6 +20,7 @@ from memlab.kernels.launch import (
     Buffer,
     Fill,
     InMemoryArray,
+    Member,
     MemberFills,
     MemberType,
     NpyFile,
@@ -29,11 +30,13 @@ from memlab.kernels.launch import (
     Structure,
     StructureType,
     Uniform,
+    View,
     array_arguments,
     dtype_bytes,
+    nested_arguments,
 )
 from memlab.kernels.signature import KernelParameter, StructureMember
-from memlab.kernels.user import array_files, expressions
+from memlab.kernels.user import array_files, expressions, views
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,6 +62,12 @@ SHORT_DTYPES = {name: short for short, name in NUMPY_DTYPES.items()}
 STRUCTURE = "struct"
 """The word for a structure, and for the element type of an array of structures."""
 
+POINTERS = "ptr"
+"""The word for an array of pointers."""
+
+MAX_POINTED_ARRAYS = 4096
+"""The most pointers in an array of pointers or of structures: each has memory of its own."""
+
 MAX_FLOATS = {
     "f64": 1.7976931348623157e308,
     "f32": (2 - 2.0**-23) * 2.0**127,
@@ -82,6 +91,8 @@ _EXAMPLES = "write f32=2.0, i32[1024], inout:f32[64,64]=ones or f32[]=@x.npy"
 _NULL = "null"
 _POINTER_BYTES = 8
 _MAX_LISTED_MEMBERS = 8
+MAX_SHOWN_TEXT = 120
+"""The characters of an argument that a message shows."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +118,16 @@ class ArraySpecification:
     """An array: `inout:f32[64,64]=ones`.
 
     Attributes:
-        dtype: The type of its elements, for example `f32`; `struct` for structures.
+        dtype: The type of its elements, for example `f32`; `struct` for structures, `ptr` for
+            pointers.
         shape: Elements in each dimension, row-major.
         role: Whether the kernel reads it, writes it, or both.
         fill: How it is filled before the launch; None for random elements.
         text: The text that specifies it.
         member_fill: The fill of structures that are not from a file or from Python, as text: it is
-            parsed for each member when their types are known.
+            parsed for each member when their types are known. Of pointers, the list of arrays.
+        view: The texture or surface object through which the kernel sees it, if any.
+        elements: The pointers or structures one by one, from Python; empty for a text.
     """
 
     dtype: str
@@ -122,6 +136,8 @@ class ArraySpecification:
     fill: Fill | None
     text: str
     member_fill: str = ""
+    view: View | None = None
+    elements: tuple[str | Specification, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,6 +186,23 @@ class ExpectedOutput:
 
     which: str
     values: NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class ConstantValues:
+    """The values of a `__constant__` or `__device__` variable, passed from Python.
+
+    Attributes:
+        name: The variable's name in the source.
+        values: The values, in the variable's shape or flat.
+        is_list: Whether they come from a list, whose numbers have no type of their own.
+        text: The text that stands for them where a run is kept.
+    """
+
+    name: str
+    values: NDArray[Any]
+    is_list: bool
+    text: str
 
 
 Specification: TypeAlias = (
@@ -276,6 +309,8 @@ def parse_specification(text: str) -> Specification:
     role, kind, shape, value = match.group("role", "type", "shape", "value")
     if text.strip() == _NULL:
         return NullSpecification(text)
+    if kind in views.VIEW_KINDS and shape is None and role is None:
+        return _parse_view(text, kind, value)
     if kind == STRUCTURE and shape is None:
         if role is None:
             return _parse_structure(text, value)
@@ -283,13 +318,18 @@ def parse_specification(text: str) -> Specification:
             f"{text!r} has no dimensions: write {role}:{STRUCTURE}[N] for N elements, or "
             f"{STRUCTURE}=1,2 for a structure passed by value"
         )
-    if kind not in (*NUMPY_DTYPES, STRUCTURE) and kind == text.strip():
+    if kind == POINTERS and shape is None:
+        raise UsageError(
+            f"{text!r} has no dimensions: write {POINTERS}[2]=in:f32[64],in:f32[32], an array for "
+            "each pointer"
+        )
+    if kind not in (*NUMPY_DTYPES, STRUCTURE, POINTERS) and kind == text.strip():
         raise UsageError(
             f"{text!r} is neither a type nor a symbol: {_EXAMPLES}, or give the symbol with "
             f"--set {kind}=VALUE"
         )
-    if kind not in (*NUMPY_DTYPES, STRUCTURE):
-        known = [*NUMPY_DTYPES, STRUCTURE, _NULL]
+    if kind not in (*NUMPY_DTYPES, STRUCTURE, POINTERS):
+        known = [*NUMPY_DTYPES, STRUCTURE, POINTERS, *views.VIEW_KINDS, _NULL]
         raise UsageError(f"{text!r} has the unknown type {kind!r}: {suggest_nearest(kind, known)}")
     if role is not None and role not in ROLES:
         raise UsageError(f"{text!r} has the unknown prefix {role!r}: use in:, out: or inout:")
@@ -360,6 +400,13 @@ def _bind_argument(text: str | Specification, parameter: KernelParameter, label:
             hint = structure_hint(parameter)
             raise UsageError(f"{label} is a structure, got {text!r}: {hint}") from None
         raise UsageError(f"{label}: {error}") from None
+    kind = _view_kind(parameter.spelling)
+    if isinstance(argument, ArraySpecification) and argument.view is not None:
+        return _bind_view(argument, parameter.name, _handle_spelling(parameter), label)
+    if kind:
+        raise UsageError(
+            f"{label} takes a {kind}, got {argument.text!r}: write {views.example(kind)}"
+        )
     bind_kind = {
         "scalar": _bind_scalar,
         "pointer": _bind_array,
@@ -367,6 +414,32 @@ def _bind_argument(text: str | Specification, parameter: KernelParameter, label:
         "untyped": _bind_untyped,
     }
     return bind_kind[parameter.kind](argument, parameter, label)
+
+
+def _view_kind(spelling: str) -> views.ViewKind | None:
+    """What a parameter or member of a type is, if it is a texture or surface object."""
+    words = {f"cuda{kind.capitalize()}Object_t": kind for kind in views.VIEW_KINDS}
+    return next((kind for word, kind in words.items() if word in spelling), None)
+
+
+def _handle_spelling(parameter: KernelParameter) -> str:
+    """The type of a parameter that may be a handle; empty for one that is none."""
+    is_handle = parameter.nbytes == _POINTER_BYTES and (
+        parameter.kind == "untyped" or (parameter.kind == "scalar" and parameter.dtype == "u64")
+    )
+    return parameter.spelling if is_handle else ""
+
+
+def _bind_view(argument: ArraySpecification, name: str, spelling: str, label: str) -> Buffer:
+    """Bind a texture or surface; `spelling` is the type of its handle, empty if it is none."""
+    view = argument.view
+    assert view is not None
+    kind = _view_kind(spelling)
+    if not spelling or (kind and kind != view.kind):
+        wanted = f"write {views.example(kind)}" if kind else "a pointer takes an array, f32[64,64]"
+        raise UsageError(f"{label} takes no {view.kind}, got {argument.text!r}: {wanted}")
+    dtype = NUMPY_DTYPES[argument.dtype]
+    return Buffer(name, argument.shape, dtype, argument.role, argument.fill, view=view)
 
 
 def _bind_scalar(argument: Specification, parameter: KernelParameter, label: str) -> Argument:
@@ -469,7 +542,7 @@ def _untyped_hint(parameter: KernelParameter) -> str:
     return f"write {', '.join(forms[:4])}" if forms else f"write {whole}"
 
 
-def _bind_structure(argument: Specification, parameter: KernelParameter, label: str) -> Argument:
+def _bind_structure(argument: Specification, parameter: KernelParameter, label: str) -> Structure:
     hint = structure_hint(parameter)
     if not isinstance(argument, StructureSpecification):
         raise UsageError(f"{label} is a structure passed by value, got {argument.text!r}: {hint}")
@@ -479,39 +552,80 @@ def _bind_structure(argument: Specification, parameter: KernelParameter, label: 
         return Structure(name, size, alignment, path=argument.path)
     if parameter.parts is None:
         raise UsageError(f"{label} has members that are not numbers or share their bytes: {hint}")
-    if len(argument.values) != len(members):
+    given = argument.values
+    if len(members) > 1 and given in (("zeros",), ("ones",)) and not _has_pointers(parameter):
+        given = (str(int(given == ("ones",))),) * len(members)
+    if len(given) != len(members):
         what = "values" if _has_pointers(parameter) else "numbers"
         raise UsageError(
-            f"{label} is a structure of {len(members)} {what}, got {argument.text!r}: {hint}"
+            f"{label} is a structure of {len(members)} {what}, got {_shortened(argument.text)!r}: "
+            f"{hint}"
         )
     values = (
         _bind_member(value, member, name, label)
-        for member, value in zip(members, argument.values, strict=True)
+        for member, value in zip(members, given, strict=True)
     )
     offsets = (member.offset_bytes for member in members)
     return Structure(name, size, alignment, tuple(zip(offsets, values, strict=True)))
 
 
+def _shortened(text: str) -> str:
+    """A text in a message, without the end of a long one."""
+    return text if len(text) <= MAX_SHOWN_TEXT else f"{text[:MAX_SHOWN_TEXT]}..."
+
+
 def _bind_member(
     value: str | Specification, member: StructureMember, structure: str, label: str
-) -> Scalar | Buffer | NullPointer | ArrayAlias:
+) -> Member:
     """Bind a number or a pointer in a structure, which is named `structure`."""
     label = f"{label}.{member.name}"
     if member.pointer is not None:
+        return _bind_element(value, member.pointer, label, f"{structure}.{member.name}")
+    kind = _view_kind(member.spelling)
+    if kind or (member.dtype == "u64" and _is_view(value)):
         try:
             given = parse_specification(value) if isinstance(value, str) else value
         except UsageError as error:
             raise UsageError(f"{label} ({member.spelling}): {error}") from None
-        pointer = replace(member.pointer, name=f"{structure}.{member.name}")
-        return _bind_array(given, pointer, f"{label} ({member.spelling})")
+        label = f"{label} ({member.spelling})"
+        if isinstance(given, ArraySpecification) and given.view is not None:
+            return _bind_view(given, f"{structure}.{member.name}", member.spelling, label)
+        raise UsageError(
+            f"{label} takes a {kind}, got {given.text!r}: write {views.example(kind or 'texture')}"
+        )
     if not isinstance(value, str):
         raise UsageError(
             f"{label} is a number, {member.dtype}, got {value.text!r}: give a number, or a tuple "
             "of numbers for an array that the structure holds itself"
         )
-    return Scalar(
-        member.name, NUMPY_DTYPES[member.dtype], _parse_labelled_scalar(member.dtype, value, label)
-    )
+    number = _parse_labelled_scalar(member.dtype, value, label)
+    if member.bits is not None:
+        _check_bits(member, number, value, label)
+    return Scalar(member.name, NUMPY_DTYPES[member.dtype], number, member.bits)
+
+
+def _check_bits(member: StructureMember, number: float, text: str, label: str) -> None:
+    """Refuse a value that a bit-field cannot hold.
+
+    Raises:
+        UsageError: It is outside its range.
+    """
+    width = member.bits[1] if member.bits else 0
+    low, high = 0, 2**width - 1
+    if member.dtype.startswith("i"):
+        low, high = -(2 ** (width - 1)), 2 ** (width - 1) - 1
+    if not low <= number <= high:
+        raise UsageError(
+            f"{label} ({member.spelling}) has {width} bits, got {text!r}: write a whole number "
+            f"from {low} to {high}"
+        )
+
+
+def _is_view(value: str | Specification) -> bool:
+    """Whether a value in a structure is written as a texture or surface."""
+    if isinstance(value, str):
+        return value.strip().startswith(tuple(f"{kind}=" for kind in views.VIEW_KINDS))
+    return isinstance(value, ArraySpecification) and value.view is not None
 
 
 def _has_pointers(parameter: KernelParameter) -> bool:
@@ -522,23 +636,21 @@ def _has_pointers(parameter: KernelParameter) -> bool:
 def _check_aliases(arguments: Sequence[Argument]) -> None:
     """Refuse a pointer to the array of another argument where none has this name and type."""
     arrays = {array.name: array for array in array_arguments(arguments)}
-    for argument in arguments:
-        members = argument.members if isinstance(argument, Structure) else ((0, argument),)
-        for _, alias in members:
-            if not isinstance(alias, ArrayAlias):
-                continue
-            if alias.array not in arrays:
-                hint = suggest_nearest(alias.array, arrays) if arrays else "no argument is an array"
-                raise UsageError(
-                    f"{alias.name} is @{alias.array}, and no array argument has this name: {hint}; "
-                    f"for an array from a file write f32[]=@{alias.array}"
-                )
-            held = arrays[alias.array].dtype
-            if alias.dtype not in ("", held):
-                raise UsageError(
-                    f"{alias.name} points to {alias.dtype}, and @{alias.array} is an array of "
-                    f"{held}: name one of {alias.dtype}"
-                )
+    for alias in nested_arguments(arguments):
+        if not isinstance(alias, ArrayAlias):
+            continue
+        if alias.array not in arrays:
+            hint = suggest_nearest(alias.array, arrays) if arrays else "no argument is an array"
+            raise UsageError(
+                f"{alias.name} is @{alias.array}, and no array argument has this name: {hint}; "
+                f"for an array from a file write f32[]=@{alias.array}"
+            )
+        held = arrays[alias.array].dtype
+        if alias.dtype not in ("", held):
+            raise UsageError(
+                f"{alias.name} points to {alias.dtype}, and @{alias.array} is an array of "
+                f"{held}: name one of {alias.dtype}"
+            )
 
 
 def _parse_labelled_scalar(dtype: str, text: str, label: str) -> int | float:
@@ -560,8 +672,11 @@ def _bind_array(
         example = (
             dtype or (argument.dtype if isinstance(argument, ScalarSpecification) else "") or "u8"
         )
+        written = f"{role}:{example}[N]"
+        if parameter.target is not None or parameter.structure is not None:
+            written = _example_array(parameter)
         raise UsageError(
-            f"{label} takes an array, got {argument.text!r}: write {role}:{example}[N], or {_NULL}"
+            f"{label} takes an array, got {argument.text!r}: write {written}, or {_NULL}"
         )
     if parameter.readonly and argument.role != "in":
         raise UsageError(
@@ -570,6 +685,13 @@ def _bind_array(
         )
     if argument.dtype == STRUCTURE:
         return _bind_structures(argument, parameter, label)
+    if argument.dtype == POINTERS:
+        return _bind_pointers(argument, parameter, label)
+    if parameter.target is not None and argument.dtype != "u64":
+        raise UsageError(
+            f"{label} points to pointers, got {argument.text!r}: write {_example_array(parameter)}"
+            ", an array for each pointer"
+        )
     if dtype and argument.dtype != dtype:
         extents = ",".join(map(str, argument.shape))
         cure = f"write {argument.role}:{dtype}[{extents}]"
@@ -592,33 +714,210 @@ def _bind_array(
     return array
 
 
+def _bind_pointers(argument: ArraySpecification, parameter: KernelParameter, label: str) -> Buffer:
+    """Bind an array of pointers."""
+    void = KernelParameter(parameter.name, "pointer", "", "void *", _POINTER_BYTES)
+    target = parameter.target or (None if parameter.element_bytes else void)
+    if target is None:
+        raise UsageError(
+            f"{label} points to {_pointed(parameter)}, got {argument.text!r}: write "
+            f"{_example_array(parameter)}"
+        )
+    count = _pointed_count(argument, 1, label)
+    elements = argument.elements or tuple(expressions.split_list(argument.member_fill))
+    if len(elements) not in (1, count):
+        raise UsageError(
+            f"{label} has {count} pointers, got {argument.text!r} with {len(elements)} arrays: "
+            "give one array for each, or one for all"
+        )
+    members = tuple(
+        (
+            number * _POINTER_BYTES,
+            _bind_element(elements[number % len(elements)], target, f"{label}[{number}]", name),
+        )
+        for number, name in _element_names(parameter, argument)
+    )
+    return Buffer(parameter.name, argument.shape, "uint64", argument.role, SingleValue(0), members)
+
+
+def _bind_element(
+    given: str | Specification, pointer: KernelParameter, label: str, name: str
+) -> Buffer | NullPointer | ArrayAlias:
+    """Bind a pointer in an array of pointers or a structure."""
+    try:
+        parsed = parse_specification(_unwrapped(given)) if isinstance(given, str) else given
+    except UsageError as error:
+        raise UsageError(f"{label} ({pointer.spelling}): {error}") from None
+    return _bind_array(parsed, replace(pointer, name=name), f"{label} ({pointer.spelling})")
+
+
+def _element_names(
+    parameter: KernelParameter, argument: ArraySpecification
+) -> Iterator[tuple[int, str]]:
+    """The elements of an array: their row-major positions and names."""
+    for number in range(math.prod(argument.shape)):
+        yield number, f"{parameter.name}[{number}]"
+
+
+def _pointed_count(argument: ArraySpecification, each: int, label: str) -> int:
+    """The number of elements, each of which has so many pointers.
+
+    Raises:
+        UsageError: There are too many.
+    """
+    count = math.prod(argument.shape)
+    if count * each > MAX_POINTED_ARRAYS:
+        raise UsageError(
+            f"{label} has {count * each} pointers, got {argument.text[:60]!r}, and memlab gives "
+            f"memory to at most {MAX_POINTED_ARRAYS}: use fewer elements"
+        )
+    return count
+
+
+def _unwrapped(text: str) -> str:
+    """A text without the parentheses around all of it."""
+    text = text.strip()
+    return text[1:-1] if _is_wrapped(text) else text
+
+
+def _is_wrapped(text: str) -> bool:
+    return text.startswith("(") and text.endswith(")")
+
+
 def _bind_structures(
     argument: ArraySpecification, parameter: KernelParameter, label: str
 ) -> Buffer:
     """Bind an array of structures."""
-    structure, size = parameter.structure, parameter.element_bytes
-    if structure is None:
-        extents = ",".join(map(str, argument.shape))
-        cure, what = f"write {argument.role}:{parameter.dtype}[N]", parameter.dtype
-        if not parameter.dtype:
-            what = "no structures whose members are all numbers"
-            whole = f"u8[{extents},{size}], their bytes" if size else "u8[N], their bytes"
-            cure = f"write {argument.role}:{whole}"
-        raise UsageError(f"{label} points to {what}, got {argument.text!r}: {cure}")
-    fill = argument.fill
-    if argument.member_fill:
-        try:
-            fill = parse_member_fills(structure, argument.member_fill)
-        except UsageError as error:
-            raise UsageError(f"{label}: {error}") from None
-    return Buffer(
+    structure = parameter.structure
+    if structure is None or (structure.has_pointers and parameter.parts is None):
+        is_plain = parameter.dtype or parameter.target or structure
+        raise UsageError(
+            f"{label} points to {_pointed(parameter)}, got {argument.text!r}: write "
+            f"{_example_array(parameter, argument)}{'' if is_plain else ', their bytes'}"
+        )
+    array = Buffer(
         parameter.name,
         argument.shape,
         structure_dtype(structure),
         argument.role,
-        fill,
+        argument.fill,
         structure=structure,
     )
+    texts = expressions.split_list(argument.member_fill) if argument.member_fill else []
+    if argument.elements or (texts and all(map(_is_wrapped, texts))):
+        return _with_structures(array, argument, parameter, label)
+    if structure.has_pointers and argument.role != "out":
+        return _with_pointers(array, argument, parameter, label, texts)
+    if argument.member_fill:
+        try:
+            return replace(array, fill=parse_member_fills(structure, argument.member_fill))
+        except UsageError as error:
+            raise UsageError(f"{label}: {error}") from None
+    return array
+
+
+def _with_structures(
+    array: Buffer, argument: ArraySpecification, parameter: KernelParameter, label: str
+) -> Buffer:
+    """An array with structures that are given one by one: `struct[2]=(1,f32[8]),(2,null)`."""
+    parts = parameter.parts or ()
+    each = sum(part.pointer is not None for part in parts)
+    count = _pointed_count(argument, max(each, 1), label)
+    given = argument.elements or tuple(
+        _parse_structure(text, _unwrapped(text))
+        for text in expressions.split_list(argument.member_fill)
+    )
+    if len(given) not in (1, count):
+        raise UsageError(
+            f"{label} has {count} structures, got {argument.text!r} with {len(given)}: give one "
+            "for each, or one for all"
+        )
+    members: list[tuple[int, Member]] = []
+    whole = replace(parameter, kind="structure", nbytes=array.element_bytes)
+    for number, name in _element_names(parameter, argument):
+        structure = given[number % len(given)]
+        assert not isinstance(structure, str)
+        bound = _bind_structure(structure, replace(whole, name=name), f"{label}[{number}]")
+        start = number * array.element_bytes
+        members += [(start + offset, member) for offset, member in bound.members]
+    return replace(array, fill=SingleValue(0), members=tuple(members))
+
+
+def _with_pointers(
+    array: Buffer,
+    argument: ArraySpecification,
+    parameter: KernelParameter,
+    label: str,
+    texts: Sequence[str],
+) -> Buffer:
+    """An array of structures with pointers, given member by member: `struct[8]=f32[64],arange`."""
+    structure, parts = array.structure, parameter.parts or ()
+    names = list(dict.fromkeys(map(declared_name, parts)))
+    if structure is None or argument.fill is not None or len(texts) != len(names):
+        raise UsageError(
+            f"{label} has structures with pointers, got {argument.text!r}: write "
+            f"{_example_array(parameter, argument)}, a fill or an array for each member "
+            f"({', '.join(names[:_MAX_LISTED_MEMBERS])})"
+        )
+    _pointed_count(argument, sum(part.pointer is not None for part in parts), label)
+    values = dict(zip(names, texts, strict=True))
+    pointers = [(part, part.pointer) for part in parts if part.pointer is not None]
+    members = tuple(
+        (
+            number * array.element_bytes + part.offset_bytes,
+            _bind_element(
+                values[declared_name(part)],
+                pointer,
+                f"{label}[{number}].{part.name}",
+                f"{name}.{part.name}",
+            ),
+        )
+        for number, name in _element_names(parameter, argument)
+        for part, pointer in pointers
+    )
+    pointed = {declared_name(part) for part, _ in pointers}
+    fills = [value for name, value in values.items() if name not in pointed]
+    try:
+        fill = parse_member_fills(structure, ",".join(fills)) if fills else None
+    except UsageError as error:
+        raise UsageError(f"{label}: {error}") from None
+    return replace(array, fill=fill, members=members)
+
+
+def declared_name(part: StructureMember) -> str:
+    """The name of a member as declared, without the subscripts of an element of an array."""
+    return re.sub(r"\[\d+\]", "", part.name)
+
+
+def _pointed(parameter: KernelParameter) -> str:
+    """What a pointer points to, in a message."""
+    if parameter.dtype:
+        return parameter.dtype
+    if parameter.target is not None:
+        return "pointers"
+    if parameter.structure is None:
+        return "no structures whose members are all numbers or pointers"
+    return "structures"
+
+
+def _example_array(parameter: KernelParameter, given: ArraySpecification | None = None) -> str:
+    """An array that suits a pointer, for messages; its role and dimensions are those given."""
+    role = given.role if given else "in" if parameter.readonly else "inout"
+    extents = ",".join(map(str, given.shape)) if given else "N"
+    if parameter.target is not None:
+        return f"{POINTERS}[{extents}]={_example_array(parameter.target)}"
+    if parameter.structure is None or parameter.dtype:
+        size = f",{parameter.element_bytes}" if parameter.element_bytes else ""
+        whole = f"{parameter.dtype}[{extents}]" if parameter.dtype else f"u8[{extents}{size}]"
+        return f"{role}:{whole}"
+    if not parameter.structure.has_pointers:
+        return f"{role}:{STRUCTURE}[{extents}]"
+    if parameter.parts is None:  # too many pointers lead to it
+        return _NULL
+    members = {declared_name(part): _example_member(part) for part in parameter.parts}
+    shown = [*members.values()][:_MAX_LISTED_MEMBERS]
+    more = ["..."] if len(members) > _MAX_LISTED_MEMBERS else []
+    return f"{STRUCTURE}[{extents}]={','.join(shown + more)}"
 
 
 def structure_dtype(structure: StructureType) -> str:
@@ -635,6 +934,40 @@ def _parse_structure(text: str, value: str | None) -> StructureSpecification:
     return StructureSpecification(values, path, text)
 
 
+def _parse_view(text: str, kind: views.ViewKind, value: str | None) -> ArraySpecification:
+    """Parse a texture or a surface: `texture=f32[64,64]:linear`, `surface=out:f32[64]`."""
+    parts = views.split_view(text, kind, value)
+    if parts.role and parts.role not in ROLES:
+        raise UsageError(f"{text!r} has the unknown prefix {parts.role!r}: use in:, out: or inout:")
+    role = ROLES[parts.role or "in"]
+    if kind == "texture" and role != "in":
+        raise UsageError(f"{text!r}: kernels only read textures: leave out {parts.role}:")
+    array = _parse_array(text, parts.dtype, parts.shape, role, parts.fill)
+    shape = array.shape
+    if parts.channels > 1 and parts.shape.strip():
+        shape = (*shape, parts.channels)
+    elif parts.channels > 1 and (len(shape) < 2 or shape[-1] != parts.channels):
+        raise UsageError(
+            f"{text!r}: the file holds an array of {list(shape)}, whose last extent is not "
+            f"{parts.channels}: declare as many channels as it has"
+        )
+    return view_specification(replace(array, shape=shape), kind, parts.channels, parts.options)
+
+
+def view_specification(
+    array: ArraySpecification, kind: views.ViewKind, channels: int, options: Sequence[str]
+) -> ArraySpecification:
+    """A texture or surface of an array, whose last extent counts the channels if there are several.
+
+    Raises:
+        UsageError: There is no such texture or surface.
+    """
+    text, extents = array.text, len(array.shape) - (channels > 1)
+    view = views.make_view(text, kind, array.dtype, channels, options, extents)
+    views.check_view(text, view, array.dtype, array.shape)
+    return replace(array, view=view)
+
+
 def _parse_alias(text: str) -> AliasSpecification:
     name = text.strip()[1:].strip()
     if not name:
@@ -646,6 +979,8 @@ def _parse_array(
     text: str, dtype: str, shape: str, role: Role, value: str | None
 ) -> ArraySpecification:
     fill_text = (value or "").strip()
+    if dtype == POINTERS:
+        return _parse_pointers(text, shape, role, fill_text)
     if not shape.strip() and role != "out" and fill_text[:1] == "@" and fill_text[1:]:
         extents = array_files.file_array_shape(fill_text[1:])
     else:
@@ -662,10 +997,34 @@ def _parse_array(
             f"{text!r} fills an array that only the kernel writes (out:), where elements that it "
             f"never writes are detected: leave out ={value}, or write inout:"
         )
-    if dtype == STRUCTURE and not fill_text.startswith("@"):
+    if dtype == STRUCTURE:
         return ArraySpecification(dtype, extents, role, None, text, fill_text)
     fill = None if value is None else parse_fill(dtype, value.strip())
     return ArraySpecification(dtype, extents, role, fill, text)
+
+
+def _parse_pointers(text: str, shape: str, role: Role, listed: str) -> ArraySpecification:
+    """Parse `ptr[2]=f32[64],@y`, whose arrays are parsed when their type is known."""
+    parts = expressions.split_list(listed) if listed else []
+    extents = tuple(
+        _parse_integer(part.strip()) or 0 for part in (shape.strip() or str(len(parts))).split(",")
+    )
+    if not all(parts) or not parts:
+        raise UsageError(
+            f"{text!r} names no arrays: write {POINTERS}[2]=in:f32[64],in:f32[32], an array for "
+            f"each pointer, or {POINTERS}[8]=in:f32[64], one as large for each"
+        )
+    if role == "out":
+        raise UsageError(
+            f"{text!r}: a kernel reads the pointers of an array: write {POINTERS}[...], and out: "
+            f"at the arrays that it writes, {POINTERS}[2]=out:f32[64]"
+        )
+    if min(extents) < 1:
+        raise UsageError(
+            f"{text!r} has invalid dimensions: write a whole number from 1 on, as in "
+            f"{POINTERS}[2]=in:f32[64],in:f32[32]"
+        )
+    return ArraySpecification(POINTERS, extents, role, None, text, listed)
 
 
 def parse_member_fills(structure: StructureType, text: str) -> Fill | None:
@@ -799,8 +1158,7 @@ def _example_member(member: StructureMember) -> str:
     """An example of a member of a structure, for messages."""
     if member.pointer is None:
         return _example_value(member.dtype)
-    role = "in" if member.pointer.readonly else "inout"
-    return f"{role}:{member.pointer.dtype or 'u8'}[N]"
+    return _example_array(member.pointer)
 
 
 def _example_value(dtype: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.user.argument_layout import ArgumentLayout
-from memlab.kernels.user.arguments import ExpectedOutput, Specification
+from memlab.kernels.user.arguments import ConstantValues, ExpectedOutput, Specification
 from memlab.kernels.user.compile_commands import project_flags
 from memlab.kernels.user.compiled_source import (
     CompiledSource,
@@ -64,7 +64,8 @@ class UserKernel:
         fmad: Whether products and sums are contracted to FMAs.
         ptxas_options: The optimization of ptxas, `-O0` to `-O3`; empty for its default, `-O3`.
         args: A specification for each argument, as text or parsed: see `arguments`.
-        constants: The fills of `__constant__` and `__device__` arrays, `NAME=FILL`.
+        constants: The fills of `__constant__` and `__device__` arrays, `NAME=FILL`, or values from
+            Python.
         expect: Expected values of outputs: `IDX=@FILE.npy` by the argument's number or name, or
             arrays from Python.
         reference: A Python function that computes the outputs, as `FILE.py:FUNCTION` or the
@@ -100,7 +101,7 @@ class UserKernel:
     fmad: bool | None = None
     ptxas_options: tuple[str, ...] = ()
     args: tuple[str | Specification, ...] = ()
-    constants: tuple[str, ...] = ()
+    constants: tuple[str | ConstantValues, ...] = ()
     expect: tuple[str | ExpectedOutput, ...] = ()
     reference: str | Callable[..., Any] = ""
     tolerance: float | None = None
@@ -157,6 +158,7 @@ def apply_launch_options(kernel: UserKernel, options: Mapping[str, Any]) -> User
             sequence of up to three, or `X,Y,Z`, and may be expressions; `args` are texts or
             values that `python_values.convert_argument` takes; `symbols` and `defines` are texts
             or values by name;
+            `constants` are texts, or fills and arrays by the variables' names;
             `expect` are texts or arrays by the outputs' names; `reference` is a text or a
             function.
 

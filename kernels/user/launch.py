@@ -17,6 +17,7 @@ from memlab.kernels.launch import (
     Buffer,
     Constant,
     Dim3,
+    InMemoryArray,
     Launch,
     Structure,
     array_arguments,
@@ -38,6 +39,7 @@ from memlab.kernels.user.launch_options import RECORDED_OPTIONS
 if TYPE_CHECKING:
     from memlab.kernels.kernel import Limits
     from memlab.kernels.signature import LaunchBounds, ModuleVariable, Signature
+    from memlab.kernels.user.arguments import ConstantValues
     from memlab.kernels.user.compiled_source import CompiledSource
     from memlab.kernels.user.kernel import UserKernel
 
@@ -169,7 +171,8 @@ def _parse_constants(kernel: UserKernel, signature: Signature) -> tuple[Constant
     """
     variables = {variable.name: variable for variable in signature.variables}
     constants = {}
-    for text in kernel.constants:
+    for given in kernel.constants:
+        text = given if isinstance(given, str) else given.text
         name, equals, fill = (part.strip() for part in text.partition("="))
         if not equals:
             raise UsageError(f"--const {text!r} has no '=': write NAME=random or NAME=@FILE.npy")
@@ -182,7 +185,11 @@ def _parse_constants(kernel: UserKernel, signature: Signature) -> tuple[Constant
             raise UsageError(
                 f"{kernel.source} has no __constant__ or __device__ variable {name!r}: {hint}"
             )
-        constants[name] = _parse_constant(variables[name], fill)
+        constants[name] = (
+            _parse_constant(variables[name], fill)
+            if isinstance(given, str)
+            else _given_constant(variables[name], given)
+        )
     return tuple(constants.values())
 
 
@@ -196,7 +203,8 @@ def unfilled_constants(
         signature: Its variables, as compiled.
         source: The text of its file, where a variable may be given zeros.
     """
-    given = {text.partition("=")[0].strip() for text in kernel.constants}
+    texts = (each if isinstance(each, str) else each.text for each in kernel.constants)
+    given = {text.partition("=")[0].strip() for text in texts}
     return tuple(
         variable
         for variable in signature.variables
@@ -216,6 +224,11 @@ def _has_initializer(name: str, source: str) -> bool:
 
 def _parse_constant(variable: ModuleVariable, text: str) -> Constant:
     dtype, shape, structure = variable.dtype, variable.shape, variable.structure
+    if structure is not None and structure.has_pointers:
+        raise UsageError(
+            f"--const {variable.name}: its structures have pointers, and memlab fills only "
+            "numbers: leave it out, or pass the structure as an argument"
+        )
     if structure is not None and (not variable.member_dtype or _gives_structures(text)):
         try:
             fill = parse_member_fills(structure, text)
@@ -242,6 +255,37 @@ def _parse_constant(variable: ModuleVariable, text: str) -> Constant:
     except UsageError as error:
         raise UsageError(f"--const {variable.name} ({dtype}): {error}") from None
     return Constant(variable.linkage_name, shape or (1,), NUMPY_DTYPES[dtype], fill)
+
+
+def _given_constant(variable: ModuleVariable, given: ConstantValues) -> Constant:
+    """A variable that is filled by an array or a list from Python.
+
+    Raises:
+        UsageError: It does not suit the variable.
+    """
+    values = given.values
+    rows = _parse_constant(variable, "random") if values.dtype.names is None else None
+    constant = rows or _parse_constant(variable, ",".join(["random"] * _number_count(variable)))
+    if values.size != constant.elements:
+        raise UsageError(
+            f"--const {variable.name} has {constant.elements} elements, got an array of "
+            f"{values.size}: give one of shape {list(constant.shape)}"
+        )
+    if constant.structure is None:
+        is_same = values.dtype.name == constant.dtype
+        is_whole = values.dtype.kind in "iub"
+        suits_list = is_whole or (values.dtype.kind == "f" and "float" in constant.dtype)
+        if not (is_same or (given.is_list and suits_list)):
+            raise UsageError(
+                f"--const {variable.name} is {constant.dtype}, got an array of "
+                f"{values.dtype.name}: convert it, array.astype({constant.dtype!r})"
+            )
+    return replace(constant, fill=InMemoryArray(values.reshape(constant.shape)))
+
+
+def _number_count(variable: ModuleVariable) -> int:
+    """The numbers of a structure."""
+    return len(variable.structure.numbers) if variable.structure else 1
 
 
 def _gives_structures(fill: str) -> bool:
@@ -315,7 +359,10 @@ def _recorded_parameters(
             argument if isinstance(argument, str) else argument.text for argument in kernel.args
         ),
         "constants": " ".join(
-            [*kernel.constants, *(f"{variable.name}=zeros" for variable in unfilled)]
+            [
+                *(each if isinstance(each, str) else each.text for each in kernel.constants),
+                *(f"{variable.name}=zeros" for variable in unfilled),
+            ]
         ),
     }
     return {

@@ -14,7 +14,7 @@ from typing import Any
 
 from memlab.errors import UsageError
 from memlab.kernels.user import expressions, python_values
-from memlab.kernels.user.arguments import ExpectedOutput, Specification
+from memlab.kernels.user.arguments import ConstantValues, ExpectedOutput, Specification
 from memlab.kernels.user.compiler_flags import SWITCHES
 
 CPP_STANDARDS = ("c++11", "c++14", "c++17", "c++20")
@@ -243,6 +243,20 @@ def _read_expected_outputs(what: str, value: Any) -> tuple[str | ExpectedOutput,
     return tuple(python_values.expected_output(which, array) for which, array in value.items())
 
 
+def _read_constants(what: str, value: Any) -> tuple[str | ConstantValues, ...]:
+    """Read texts `NAME=FILL`, or a mapping of variables to fills and arrays."""
+    if isinstance(value, Mapping):
+        return tuple(python_values.constant_values(name, each) for name, each in value.items())
+    if not isinstance(value, (str, list, tuple)):
+        raise UsageError(
+            f"{what} takes texts or a mapping of variables to values, got {format_value(value)}: "
+            "write {'w': array}"
+        )
+    given = (value,) if isinstance(value, str) else value
+    texts = _read_strings(what, [each for each in given if not isinstance(each, ConstantValues)])
+    return (*texts, *(each for each in given if isinstance(each, ConstantValues)))
+
+
 def _read_reference(what: str, value: Any) -> str | Callable[..., Any]:
     """Read `FILE.py:FUNCTION` or, from Python, the function itself."""
     if callable(value):
@@ -283,7 +297,7 @@ OPTION_READERS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(SWITCHES, _read_switch),
     "ptxas_options": _read_ptxas_options,
     "args": _read_arguments,
-    "constants": _read_strings,
+    "constants": _read_constants,
     "expect": _read_expected_outputs,
     "reference": _read_reference,
     "tolerance": _read_tolerance,

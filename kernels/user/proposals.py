@@ -14,17 +14,20 @@ from memlab.kernels.host_code import formulas
 from memlab.kernels.host_code.calls import UNKNOWN_MARK
 from memlab.kernels.host_code.formulas import Formula, FormulaError, Unknown, number
 from memlab.kernels.host_code.values import (
+    ZEROS,
     Address,
     Allocation,
     Container,
+    Content,
     Null,
     Number,
     Pointer,
     Record,
+    Tensor,
     Unresolved,
     Value,
 )
-from memlab.kernels.user.arguments import MAX_FLOATS, NUMPY_DTYPES, unsupported_reason
+from memlab.kernels.user.arguments import MAX_FLOATS, NUMPY_DTYPES, STRUCTURE, unsupported_reason
 from memlab.kernels.user.expressions import FUNCTIONS
 from memlab.kernels.user.launch_options import RECORDED_OPTIONS
 
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from memlab.kernels.user.kernel import UserKernel
 
 INDEX_DTYPES = ("i32", "i64", "u32", "u64")
-"""Types of indices: arrays of these are filled by `arange`, which is within every array."""
+"""Types of indices. Where nothing tells the elements, they are within every array of the launch."""
 
 _RESERVED = {*FUNCTIONS, *RECORDED_OPTIONS, *keyword.kwlist}
 
@@ -91,6 +94,23 @@ class _Names:
         return self(Unknown(name, -1 - len(self.names)))
 
 
+@dataclass(frozen=True)
+class _Surroundings:
+    """What the arguments of a launch share.
+
+    Attributes:
+        time: When the launch happens.
+        names: The names of unknown numbers.
+        smallest: The elements of the smallest array whose size is a number; None if there is none.
+        seen: The arrays so far, by their memory and the distance from its start.
+    """
+
+    time: int
+    names: _Names
+    smallest: int | None
+    seen: dict[tuple[Allocation, Formula], str] = field(default_factory=dict)
+
+
 def launch_entry(launch: RecordedLaunch) -> str:
     """The kernel's name with the arguments of its template."""
     arguments = ", ".join(launch.template_arguments or ()).replace(UNKNOWN_MARK, "")
@@ -105,7 +125,10 @@ def template_symbols(launch: RecordedLaunch) -> tuple[str, ...]:
 
 
 def propose_launch(
-    kernel: UserKernel, launch: RecordedLaunch, signature: Signature
+    kernel: UserKernel,
+    launch: RecordedLaunch,
+    signature: Signature,
+    stored: frozenset[int] | None = None,
 ) -> ProposedLaunch:
     """Propose the options of a launch.
 
@@ -113,6 +136,8 @@ def propose_launch(
         kernel: The kernel; its own options stay.
         launch: The launch.
         signature: The kernel's signature, as compiled.
+        stored: The numbers of the parameters that the compiled kernel writes through; None if
+            that is not known.
     """
     names = _Names()
     gaps: dict[int, str] = {}
@@ -121,21 +146,36 @@ def propose_launch(
         gaps[-1] = "its grid or block would be empty"
     shared = _number_text(launch.shared, names) or "0"
     args: list[str | None] = []
-    seen: dict[tuple[int, Formula], str] = {}
     values = launch.arguments
+    around = _Surroundings(launch.time, names, _smallest_count(signature.parameters, values))
     if len(values) > len(signature.parameters):
         gaps[-1] = f"it passes {len(values)} arguments"
-    writes = _written_parameters(signature.parameters, values, launch.time)
+    if stored is None:
+        writes = _written_parameters(signature.parameters, values, launch.time)
+    else:
+        writes = {index: index in stored for index in range(len(signature.parameters))}
     for index, parameter in enumerate(signature.parameters):
         value = values[index] if index < len(values) else Unresolved(parameter.name)
         try:
-            args.append(_argument(parameter, value, index in writes, launch.time, names, seen))
+            args.append(_argument(parameter, value, writes.get(index), around))
         except _Gap as gap:
             args.append(None)
             gaps[index] = str(gap)
     constants = _constants(launch, signature)
     known = _known_symbols(kernel)
-    symbols = tuple(name for name in names.names.values() if name not in known)
+    written = " ".join(
+        map(
+            str,
+            (
+                *(kernel.grid or grid),
+                *(kernel.block or block),
+                kernel.shared or shared,
+                *(kernel.args or filter(None, args)),
+            ),
+        )
+    )
+    used = set(re.findall(r"\w+", written)) - known
+    symbols = tuple(name for name in names.names.values() if name in used)
     proposed = replace(
         kernel,
         entry=kernel.entry or launch_entry(launch),
@@ -201,10 +241,8 @@ def _number_text(value: Value, names: Callable[[Unknown], str]) -> str | None:
 def _argument(
     parameter: KernelParameter,
     value: Value,
-    is_written: bool,
-    time: int,
-    names: _Names,
-    seen: dict[tuple[int, Formula], str],
+    is_written: bool | None,
+    around: _Surroundings,
 ) -> str:
     """The specification of an argument.
 
@@ -214,9 +252,9 @@ def _argument(
     if reason := unsupported_reason(parameter):
         raise _Gap(reason)
     if parameter.kind == "scalar":
-        return _scalar(parameter, value, names)
+        return _scalar(parameter, value, around.names)
     if parameter.kind == "pointer":
-        return _array(parameter, value, is_written, time, names, seen)
+        return _array(parameter, value, is_written, around)
     if not isinstance(value, Record) or parameter.parts is None:
         raise _Gap("is a structure whose members the host code does not tell")
     members = []
@@ -225,9 +263,10 @@ def _argument(
         if held is None:
             raise _Gap(f"is a structure whose member {part.name} the host code does not tell")
         if part.pointer is not None:
-            members.append(_array(part.pointer, held, is_written, time, names, {}))
+            members.append(_array(part.pointer, held, is_written, replace(around, seen={})))
         else:
-            members.append(_number_text(held, names) or names.fresh(_name_of(held, part.name)))
+            text = _number_text(held, around.names)
+            members.append(text or around.names.fresh(_name_of(held, part.name)))
     return f"struct={','.join(members)}" if members else "struct"
 
 
@@ -249,7 +288,7 @@ def _scalar(parameter: KernelParameter, value: Value, names: _Names) -> str:
     dtype = parameter.dtype
     if isinstance(value, Null):
         return f"{dtype}=0"
-    if isinstance(value, Pointer | Container | Address | Record):
+    if isinstance(value, Pointer | Container | Address | Record | Tensor):
         raise _Gap("is no number that the host code tells")
     if "TextureObject" in parameter.spelling or "SurfaceObject" in parameter.spelling:
         raise _Gap("is a texture or surface, which memlab cannot pass")
@@ -279,10 +318,8 @@ def _constant_text(dtype: str, value: Fraction) -> str:
 def _array(
     parameter: KernelParameter,
     value: Value,
-    is_written: bool,
-    time: int,
-    names: _Names,
-    seen: dict[tuple[int, Formula], str],
+    is_written: bool | None,
+    around: _Surroundings,
 ) -> str:
     if isinstance(value, Null) or (isinstance(value, Number) and value.formula.whole == 0):
         return "null"
@@ -293,24 +330,39 @@ def _array(
     if not isinstance(value, Pointer):
         value = Pointer(Allocation(_name_of(value, parameter.name), None))
     allocation = value.allocation
-    key = (id(allocation), value.offset)
-    if key in seen and parameter.name.isidentifier():
-        return f"@{seen[key]}"
+    key = (allocation, value.offset)
+    if key in around.seen and parameter.name.isidentifier():
+        return f"@{around.seen[key]}"
     count = _element_count(parameter, value)
     if count is not None and count.constant is not None and count.constant < 1:
         raise _Gap("points behind the memory that the host code allocates")
+    structure = parameter.structure
+    if parameter.target is not None or (structure is not None and structure.has_pointers):
+        raise _Gap("points to pointers, whose arrays the host code does not tell")
     base = parameter.name if parameter.name.isidentifier() else "array"
-    text = names.fresh(f"{base}_size") if count is None else count.text(names)
-    role = _role(parameter, allocation, time, is_written)
+    text = around.names.fresh(f"{base}_size") if count is None else count.text(around.names)
+    role = _role(parameter, allocation, around.time, is_written)
     if parameter.name.isidentifier():
-        seen[key] = parameter.name
-    return f"{role}:{_array_type(parameter, text)}{_fill(parameter, allocation, time, role)}"
+        around.seen[key] = parameter.name
+    fill = "" if role == "out" else _fill(parameter, allocation, count, around)
+    return f"{role}:{_array_type(parameter, text)}{fill}"
+
+
+def _smallest_count(parameters: Sequence[KernelParameter], values: Sequence[Value]) -> int | None:
+    """The elements of the smallest array that is passed."""
+    counts = [
+        _element_count(parameter, Pointer(value.allocation, getattr(value, "offset", number(0))))
+        for parameter, value in zip(parameters, values, strict=False)
+        if parameter.kind == "pointer" and isinstance(value, Pointer | Container)
+    ]
+    known = [count.whole for count in counts if count is not None]
+    return min((count for count in known if count is not None and count > 0), default=None)
 
 
 def _element_count(parameter: KernelParameter, value: Pointer) -> Formula | None:
     """The number of elements behind a pointer; None if it is not known."""
     if value.allocation.nbytes is None:
-        return None
+        return value.allocation.count if not value.offset.terms else None
     size = parameter.element_bytes or 1
     try:
         rest = value.allocation.nbytes - value.offset
@@ -329,29 +381,46 @@ def _array_type(parameter: KernelParameter, count: str) -> str:
         bits = re.sub(r"\D", "", NUMPY_DTYPES[parameter.member_dtype])
         members = parameter.element_bytes // (int(bits or 8) // 8)
         return f"{parameter.member_dtype}[{count},{members}]"
+    if parameter.structure is not None:
+        return f"{STRUCTURE}[{count}]"
     return f"u8[{count},{parameter.element_bytes}]"
 
 
 def _history(allocation: Allocation, time: int) -> tuple[bool, bool, bool]:
     """Whether memory is filled before a launch, last with zeros, and whether it is read after."""
-    fills = [
-        kind
-        for when, kind in allocation.events
-        if when < time and kind in ("filled", "zeroed", "launched")
+    before = [
+        event
+        for event in allocation.events
+        if event.time < time and event.kind in ("filled", "launched")
     ]
     is_read = any(
-        when > time and kind in ("read", "launched_const") for when, kind in allocation.events
+        event.time > time and event.kind in ("read", "launched_const")
+        for event in allocation.events
     )
-    return bool(fills), bool(fills) and fills[-1] == "zeroed", is_read
+    return bool(before), bool(before) and before[-1].content == ZEROS, is_read
+
+
+def _content(allocation: Allocation, time: int) -> Content | None:
+    """What memory holds at a launch; kernels are taken to change values, but no indices."""
+    content, is_changed = None, False
+    for event in allocation.events:
+        if event.time < time and event.kind == "filled":
+            content, is_changed = event.content, False
+        elif event.time < time and event.kind == "launched":
+            is_changed = True
+    if content is not None and content.kind == "number" and is_changed:
+        return None
+    return content
 
 
 def _written_parameters(
     parameters: Sequence[KernelParameter], values: Sequence[Value], time: int
-) -> frozenset[int]:
-    """The numbers of the arguments that a launch writes, as far as its surroundings tell.
+) -> dict[int, bool]:
+    """Whether a launch writes each of its arguments, by number, as far as its surroundings tell.
 
-    These are the arrays that are read afterwards, or that nothing fills before. Where there is
-    none, every array that is not const may be written.
+    It writes the arrays that are read afterwards, or that nothing fills before. Where there is
+    none, every array that is not const may be written. Of several that nothing fills before and
+    nothing uses afterwards the surroundings tell nothing, so these are absent.
     """
     open_arrays = {
         index: value.allocation
@@ -360,32 +429,77 @@ def _written_parameters(
         and not parameter.readonly
         and isinstance(value, Pointer | Container)
     }
-    written = set()
+    written, unused = set(), set()
     for index, allocation in open_arrays.items():
         is_filled, is_zeroed, is_read = _history(allocation, time)
         if is_read or is_zeroed or not is_filled or allocation.shared_with_host:
             written.add(index)
-    return frozenset(written or open_arrays)
+        if not is_filled and not any(event.time > time for event in allocation.events):
+            unused.add(index)
+    found = {index: index in (written or open_arrays) for index in open_arrays}
+    untold = unused if len({id(open_arrays[index]) for index in unused}) > 1 else ()
+    return {index: is_written for index, is_written in found.items() if index not in untold}
 
 
-def _role(parameter: KernelParameter, allocation: Allocation, time: int, is_written: bool) -> str:
+def _role(
+    parameter: KernelParameter, allocation: Allocation, time: int, is_written: bool | None
+) -> str:
     if parameter.readonly:
         return "in"
-    is_filled = _history(allocation, time)[0] or allocation.shared_with_host
-    if not is_written and allocation.events:
+    if is_written is None:
+        return "inout"
+    # The host writes memory of its own, and memory that it shares, without a copy.
+    is_host_memory = allocation.shared_with_host or not allocation.on_device
+    is_filled = is_host_memory or _history(allocation, time)[0]
+    if not is_written:
         return "in"
     return "inout" if is_filled or allocation.nbytes is None else "out"
 
 
-def _fill(parameter: KernelParameter, allocation: Allocation, time: int, role: str) -> str:
-    if role == "out":
-        return ""
-    if _history(allocation, time)[1]:
+def _fill(
+    parameter: KernelParameter, allocation: Allocation, count: Formula | None, around: _Surroundings
+) -> str:
+    """The fill of an array: as the host code does it, or what does no harm; empty for random."""
+    content = _content(allocation, around.time)
+    if content == ZEROS:
         return "=zeros"
+    dtype = parameter.dtype or parameter.member_dtype
+    if content is not None and dtype:
+        told = _told_fill(dtype, content, around.names)
+        if told:
+            return f"={told}"
     if parameter.dtype in INDEX_DTYPES:
-        return "=arange"
-    is_structure = not parameter.dtype and parameter.element_bytes and not parameter.member_dtype
+        whole = None if count is None else count.whole
+        if whole is None or around.smallest is None or whole <= around.smallest + 1:
+            return "=arange"  # also for the n + 1 offsets of n rows
+        return f"=randint:0:{around.smallest}"
+    is_structure = not dtype and parameter.element_bytes
     return "=zeros" if is_structure else ""
+
+
+def _told_fill(dtype: str, content: Content, names: _Names) -> str:
+    """A known content in the words of a fill; empty where there is none."""
+    constant, is_real = content.low.constant, dtype in MAX_FLOATS
+    if content.kind == "index":
+        return "" if dtype == "bool" else "arange"
+    if content.kind == "rising":
+        return "arange" if dtype in INDEX_DTYPES else ""
+    if content.kind == "number":
+        text = "" if constant is None else _constant_text(dtype, constant)
+        return {"1": "ones", "0": "zeros"}.get(text, text)
+    if content.high is None or dtype == "bool":
+        return ""
+    low, high = content.low, content.high
+    for end, last in ((low, Fraction(0)), (high, Fraction(1))):
+        if end.constant is not None and not is_real:
+            bits = int(dtype[1:])
+            least = -(2 ** (bits - 1)) if dtype.startswith("i") else 0
+            if not least <= end.constant - last < least + 2**bits:
+                return ""
+    if low.constant is not None and high.constant is not None and low.constant >= high.constant:
+        return ""
+    word = "uniform" if is_real else "randint"
+    return f"{word}:{low.text(names)}:{high.text(names)}"
 
 
 def _constants(launch: RecordedLaunch, signature: Signature) -> tuple[str, ...]:

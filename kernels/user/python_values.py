@@ -17,16 +17,20 @@ from memlab.kernels.launch import InMemoryArray
 from memlab.kernels.user.arguments import (
     MAX_ELEMENTS,
     NUMPY_DTYPES,
+    POINTERS,
     SHORT_DTYPES,
     STRUCTURE,
     ArraySpecification,
+    ConstantValues,
     ExpectedOutput,
     NullSpecification,
     Role,
     ScalarSpecification,
     Specification,
     StructureSpecification,
+    view_specification,
 )
+from memlab.kernels.user.views import FILTERS, ViewKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +50,8 @@ def convert_argument(value: Any) -> str | Specification:
     Args:
         value: A specification as text; the result of `array_argument` or `output_argument`; a
             number for a scalar; a NumPy array for an array that is only read; a tuple of all these
-            for a structure, nested structures as nested tuples; or None for a null pointer.
+            for a structure, nested structures as nested tuples; a list of arrays for an array of
+            pointers; a list of tuples for an array of structures; or None for a null pointer.
 
     Raises:
         UsageError: The value is none of these, or an array of an unsupported type or shape.
@@ -57,6 +62,8 @@ def convert_argument(value: Any) -> str | Specification:
         return NullSpecification()
     if isinstance(value, bool | int | float):
         return ScalarSpecification("", value, _number_text(value))
+    if isinstance(value, list):
+        return list_argument(value, "in")
     if isinstance(value, tuple):
         values = tuple(_flatten(value))
         texts = (value if isinstance(value, str) else value.text for value in values)
@@ -78,20 +85,67 @@ def array_argument(values: Any, role: Role) -> ArraySpecification:
     """An array that holds these values before the launch.
 
     Args:
-        values: An array, or values that NumPy converts to one.
+        values: An array, values that NumPy converts to one, or a list of tuples that hold arrays.
         role: `in` or `inout`.
 
     Raises:
         UsageError: The array is empty, or its elements have an unsupported type.
     """
+    if isinstance(values, list) and any(map(_holds_arrays, values)):
+        return list_argument(values, role)
     elements = _as_array(values)
     short, shape = _short_dtype(elements.dtype), _check_shape(elements.shape)
-    elements = elements.astype(elements.dtype.newbyteorder("="), order="C", copy=False)
+    elements = _native(elements)
     prefix = "" if role == "in" else f"{role}:"
     # The digest tells runs with different values apart in the store.
     digest = zlib.crc32(elements.view("u1").reshape(-1).data)
     text = f"{prefix}{short}[{_format_extents(shape)}]=array-{digest:08x}"
     return ArraySpecification(short, shape, role, InMemoryArray(elements), text)
+
+
+def list_argument(values: list[Any], role: Role) -> ArraySpecification:
+    """An array of pointers, from a list of arrays, or of structures, from a list of tuples.
+
+    Args:
+        values: Arrays, None for null pointers, and what else `convert_argument` takes for a
+            pointer; or tuples.
+        role: Whether the kernel reads the pointers or structures themselves, or overwrites them.
+
+    Raises:
+        UsageError: The list is empty, or holds anything else.
+    """
+    elements = tuple(map(convert_argument, values))
+    are_structures = all(isinstance(each, StructureSpecification) for each in elements)
+    if not elements or not (are_structures or all(map(_is_pointer, elements))):
+        raise UsageError(
+            "a list holds arrays, for a pointer to pointers, or tuples, for structures with "
+            f"pointers, got {_describe_list(values)}: give numbers as numpy.array(list)"
+        )
+    kind = STRUCTURE if are_structures else POINTERS
+    texts = (each if isinstance(each, str) else each.text for each in elements)
+    if are_structures:
+        texts = (f"({text.partition('=')[2]})" for text in texts)
+    prefix = "" if role == "in" else f"{role}:"
+    text = f"{prefix}{kind}[{len(elements)}]={','.join(texts)}"
+    return ArraySpecification(kind, (len(elements),), role, None, text, elements=elements)
+
+
+def _holds_arrays(value: Any) -> bool:
+    """Whether an element of a list is a structure with pointers."""
+    return isinstance(value, tuple) and any(
+        member is None or hasattr(member, "__array__") or isinstance(member, str | Specification)
+        for member in value
+    )
+
+
+def _is_pointer(element: str | Specification) -> bool:
+    return not isinstance(element, ScalarSpecification | StructureSpecification)
+
+
+def _describe_list(values: list[Any]) -> str:
+    """Describe what a list holds, in a message."""
+    kinds = sorted({type(value).__name__ for value in values})
+    return f"one of {' and '.join(kinds)}" if kinds else "an empty one"
 
 
 def output_argument(shape: int | Sequence[int], dtype: Any) -> ArraySpecification:
@@ -110,6 +164,67 @@ def output_argument(shape: int | Sequence[int], dtype: Any) -> ArraySpecificatio
     return ArraySpecification(
         short, extents, "out", None, f"out:{short}[{_format_extents(extents)}]"
     )
+
+
+def texture_argument(
+    array: Any,
+    *,
+    filter: str,  # noqa: A002 - CUDA's word
+    address: str | Sequence[str],
+    normalized: bool,
+    normalized_float: bool,
+    layered: bool,
+    channels: int,
+) -> ArraySpecification:
+    """A texture of an array: see `memlab.texture`.
+
+    Raises:
+        UsageError: There is no such texture.
+    """
+    if filter not in FILTERS:
+        raise UsageError(f"filter is {filter!r}: use {' or '.join(FILTERS)}")
+    modes = address if isinstance(address, str) else ",".join(map(str, address))
+    flags = {"normalized": normalized, "normalized-float": normalized_float, "layered": layered}
+    options = [filter, modes, *(word for word, is_set in flags.items() if is_set)]
+    if filter == "point":
+        options.remove("point")
+    if modes == "clamp":
+        options.remove("clamp")
+    return _view_argument(array_argument(array, "in"), "texture", channels, options)
+
+
+def surface_argument(array: Any, role: Role, *, layered: bool, channels: int) -> ArraySpecification:
+    """A surface of an array: see `memlab.surface`.
+
+    Args:
+        array: An array, or the result of `output_argument` or `array_argument`.
+        role: What the kernel does with the elements of an array.
+        layered: Whether its first extent counts layers.
+        channels: Numbers of an element, the last extent if there are several.
+
+    Raises:
+        UsageError: There is no such surface.
+    """
+    given = array if isinstance(array, ArraySpecification) else array_argument(array, role)
+    return _view_argument(given, "surface", channels, ["layered"] if layered else [])
+
+
+def _view_argument(
+    array: ArraySpecification, kind: ViewKind, channels: int, options: Sequence[str]
+) -> ArraySpecification:
+    """An array seen through an object, with the text that would give it on the command line."""
+    if channels > 1 and array.shape[-1] != channels:
+        raise UsageError(
+            f"a {kind} of {channels} channels needs them as the last extent of its array, got the "
+            f"shape {array.shape}: reshape it"
+        )
+    spatial = array.shape if channels == 1 else array.shape[:-1]
+    role = "" if array.role == "in" else f"{array.role}:"
+    number = array.dtype if channels == 1 else f"{array.dtype}x{channels}"
+    end = "".join(f":{word}" for word in options)
+    fill = array.text.partition("=")[2]
+    text = f"{kind}={role}{number}[{_format_extents(spatial)}]{end}{f'={fill}' if fill else ''}"
+    return view_specification(replace(array, text=text), kind, channels, options)
 
 
 def expected_output(which: Any, values: Any) -> str | ExpectedOutput:
@@ -132,6 +247,47 @@ def expected_output(which: Any, values: Any) -> str | ExpectedOutput:
     if isinstance(values, str):
         return f"{name}={values}"
     return ExpectedOutput(name, _as_array(values))
+
+
+def constant_values(name: Any, values: Any) -> str | ConstantValues:
+    """The values of a `__constant__` or `__device__` variable.
+
+    Args:
+        name: The variable's name.
+        values: A fill as text, a number, a tuple of numbers for a structure, an array, or a list.
+
+    Raises:
+        UsageError: `name` is not a name, or NumPy cannot convert the values.
+    """
+    if not isinstance(name, str):
+        raise UsageError(
+            f"constants names variables, got {describe_type(name)}: write {{'w': array}}"
+        )
+    if isinstance(values, str):
+        return f"{name}={values}"
+    if isinstance(values, bool | int | float):
+        return f"{name}={_number_text(values)}"
+    if isinstance(values, tuple):
+        members = [
+            member if isinstance(member, str) else member.text for member in _flatten(values)
+        ]
+        return f"{name}={','.join(members)}"
+    if values is None:
+        raise UsageError(f"constants[{name!r}] is None: write 'zeros', or leave it out")
+    elements = _native(_as_array(values))
+    if elements.dtype.hasobject:
+        raise UsageError(
+            f"constants[{name!r}] cannot be {describe_type(values)}: give a text, a number, an "
+            "array, a list of numbers, or a tuple for a structure"
+        )
+    digest = zlib.crc32(elements.reshape(-1).view("u1").data)
+    text = f"{name}=array-{digest:08x}"
+    return ConstantValues(name, elements, isinstance(values, list), text)
+
+
+def _native(values: NDArray[Any]) -> NDArray[Any]:
+    """An array with the byte order and the row-major layout of this machine."""
+    return values.astype(values.dtype.newbyteorder("="), order="C", copy=False)
 
 
 def _as_array(values: Any) -> NDArray[Any]:

@@ -22,6 +22,9 @@ from memlab.kernels.launch import dtype_bytes
 from memlab.kernels.signature import LaunchBounds
 from memlab.kernels.user.arguments import (
     MAX_FLOATS,
+    POINTERS,
+    STRUCTURE,
+    declared_name,
     structure_hint,
     unsupported_reason,
 )
@@ -39,6 +42,10 @@ if TYPE_CHECKING:
     from memlab.kernels.user.kernel import UserKernel
     from memlab.kernels.user.proposals import ProposedLaunch
 
+MAX_GUESSED_MEMBERS = 64
+"""The most numbers of a structure that are written one by one."""
+POINTED_ARRAYS = 4
+"""The arrays in a guessed array of pointers."""
 DEFAULT_ELEMENTS = 2**20
 """Elements of every array: 4 MiB of floats, which the emulator runs whole in a second."""
 DEFAULT_BLOCKS = {1: (256,), 2: (16, 16), 3: (8, 8, 4)}
@@ -242,8 +249,9 @@ def _launched_lines(signature: Signature, launch: ProposedLaunch) -> Iterator[st
         text = launch.args[index]
         yield _argument_line(parameter, guess if text is None else text, text is None)
     yield "]"
-    if kernel.constants:
-        yield f"constants = [{', '.join(map(_toml_string, kernel.constants))}]"
+    texts = [constant for constant in kernel.constants if isinstance(constant, str)]
+    if texts:
+        yield f"constants = [{', '.join(map(_toml_string, texts))}]"
     else:
         yield from _constants_line(signature.variables)
 
@@ -354,7 +362,9 @@ def _guesses(parameters: Sequence[KernelParameter], size: int) -> Iterator[str]:
         elif parameter.kind == "untyped":
             yield _guess_untyped(parameter, size)
         else:
-            values = ",".join(_guess_member(member, size) for member in parameter.parts or ())
+            parts = parameter.parts or ()
+            is_long = len(parts) > MAX_GUESSED_MEMBERS and all(part.dtype for part in parts)
+            values = "ones" if is_long else ",".join(_guess_member(part, size) for part in parts)
             yield f"struct={values}" if values else "struct"
 
 
@@ -384,6 +394,14 @@ def _guess_member(member: StructureMember, size: int) -> str:
 
 
 def _guess_array(pointer: KernelParameter) -> str:
+    structure = pointer.structure
+    if pointer.target is not None:
+        return f"{POINTERS}[{POINTED_ARRAYS}]={_guess_array(pointer.target)}"
+    if structure is not None and structure.has_pointers:
+        if pointer.parts is None:  # too many pointers lead to it
+            return "null"
+        members = {declared_name(each): _guess_member(each, 1) for each in pointer.parts}
+        return f"{STRUCTURE}[{POINTED_ARRAYS}]={','.join(members.values())}"
     return f"{'in' if pointer.readonly else 'inout'}:{_array_type(pointer)}"
 
 
@@ -402,6 +420,8 @@ def _array_type(parameter: KernelParameter) -> str:
     if parameter.member_dtype:
         members = parameter.element_bytes // dtype_bytes(parameter.member_dtype)
         return f"{parameter.member_dtype}[{DEFAULT_ELEMENTS},{members}]"
+    if parameter.structure is not None:
+        return f"{STRUCTURE}[{DEFAULT_ELEMENTS}]=zeros"
     return f"u8[{DEFAULT_ELEMENTS},{parameter.element_bytes}]=zeros"
 
 

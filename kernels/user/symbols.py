@@ -13,11 +13,13 @@ from memlab.kernels.user import expressions
 from memlab.kernels.user.arguments import (
     MAX_FLOATS,
     NUMPY_DTYPES,
+    POINTERS,
     SPECIFICATION_PATTERN,
     STRUCTURE,
     is_number,
 )
 from memlab.kernels.user.launch_options import OPTION_READERS
+from memlab.kernels.user.views import VIEW_KINDS
 
 if TYPE_CHECKING:
     from memlab.kernels.user.expressions import Number
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _FILL_NAMES = ("random", "zeros", "ones", "arange")
 _RANGE_NAMES = ("randint", "uniform")
+_EXTENTS = re.compile(r"\[([^\[\]]*)\]")
 _TEMPLATE_WORD = re.compile(r"[A-Za-z_]\w*")
 
 Result = TypeVar("Result")
@@ -71,7 +74,10 @@ def evaluated(kernel: UserKernel) -> UserKernel:
         for number, text in enumerate(kernel.args)
     )
     constants = tuple(
-        _located(f"--const {text!r}", _evaluate_constant, text, values) for text in kernel.constants
+        _located(f"--const {text!r}", _evaluate_constant, text, values)
+        if isinstance(text, str)
+        else text
+        for text in kernel.constants
     )
     return replace(computed, **numbers, args=args, constants=constants)
 
@@ -140,16 +146,25 @@ def evaluate_argument(text: str, values: Mapping[str, Number]) -> str:
     """
     match = SPECIFICATION_PATTERN.fullmatch(text)
     kind = match["type"] if match else ""
+    if match and kind == POINTERS and match["shape"] is not None and match["value"] is not None:
+        head = f"{text[: match.end('type')]}[{_each(match['shape'], _writers(values)[0])}]"
+        return f"{head}={_each(match['value'], lambda part: _evaluate_member(part, values))}"
     if match and (kind in NUMPY_DTYPES or (kind == STRUCTURE and match["shape"] is not None)):
         whole, real = _writers(values)
         number = real if kind in (*MAX_FLOATS, STRUCTURE) else whole
         head, value = text[: match.end("type")], match["value"]
         if match["shape"] is not None:
             head += f"[{_each(match['shape'], whole)}]"
-            value = None if value is None else _evaluate_fills(value, number)
+            if value is not None and kind == STRUCTURE:
+                value = _evaluate_structures(value, values)
+            elif value is not None:
+                value = _evaluate_fills(value, number)
         elif value is not None:
             value = number(value)
         return head if value is None else f"{head}={value}"
+    if match and kind in VIEW_KINDS and (bracket := _EXTENTS.search(text)):
+        extents = _each(bracket[1], _writers(values)[0])
+        return f"{text[: bracket.start(1)]}{extents}{text[bracket.end(1) :]}"
     if match and kind == STRUCTURE and match["value"] is not None:
         return f"{STRUCTURE}={_each(match['value'], lambda part: _evaluate_member(part, values))}"
     if is_number(text) or text.strip() == "null" or not expressions.is_expression(text):
@@ -181,10 +196,31 @@ def _each(texts: str, compute: Compute) -> str:
 
 def _evaluate_member(text: str, values: Mapping[str, Number]) -> str:
     """Compute the expressions in a member of a structure: a number, or an array for a pointer."""
+    text = text.strip()
+    if text.startswith("(") and text.endswith(")"):
+        inner = _each(text[1:-1], lambda part: _evaluate_member(part, values))
+        return f"({inner})"
     match = SPECIFICATION_PATTERN.fullmatch(text)
-    if text == "null" or (match and match["shape"] is not None):
+    is_array = match and (match["shape"] is not None or match["type"] in VIEW_KINDS)
+    if text == "null" or is_array:
         return evaluate_argument(text, values)
+    if text in ("zeros", "ones"):  # of a whole structure
+        return text
     return _writers(values)[1](text)
+
+
+def _evaluate_structures(text: str, values: Mapping[str, Number]) -> str:
+    """Compute the expressions in the fills of structures, or in structures given one by one."""
+    if text.strip().startswith("@") and len(expressions.split_list(text)) == 1:
+        return text
+    number = _writers(values)[1]
+
+    def compute(part: str) -> str:
+        match = SPECIFICATION_PATTERN.fullmatch(part)
+        is_pointer = part.startswith(("(", "@")) or part == "null" or (match and match["shape"])
+        return _evaluate_member(part, values) if is_pointer else _evaluate_fill(part, number)
+
+    return _each(text, compute)
 
 
 def _evaluate_fills(text: str, number: Compute) -> str:

@@ -393,7 +393,10 @@ def _parameters(kernel: str) -> Sequence[Any]:
 
 
 def _user_kernel_document(kernel: UserKernel) -> dict[str, Any]:
-    if any(not isinstance(text, str) for text in (*kernel.args, *kernel.expect, kernel.reference)):
+    if any(
+        not isinstance(text, str)
+        for text in (*kernel.args, *kernel.constants, *kernel.expect, kernel.reference)
+    ):
         raise UsageError("its arguments are arrays or functions in memory")
     if is_object(kernel) or kernel.compiled is not None:
         raise UsageError("its kernel is in memory")

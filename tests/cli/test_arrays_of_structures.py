@@ -298,11 +298,11 @@ def test_members_in_another_order_are_refused(source: str) -> None:
 @pytest.mark.parametrize(
     ("number", "message"),
     [
-        (0, "(node, Node *) points to no structures whose members are all numbers"),
-        (1, "(flags, Flags *) points to no structures whose members are all numbers"),
+        (0, "(node, Node *) points to no structures whose members are all numbers or pointers"),
+        (1, "(flags, Flags *) points to no structures whose members are all numbers or pointers"),
         (2, "u8[4,8], their bytes"),
-        (3, "(any, void *) points to no structures whose members are all numbers"),
-        (4, "(x, float *) points to f32, got 'struct[4]': write in:f32[N]"),
+        (3, "(any, void *) points to no structures whose members are all numbers or pointers"),
+        (4, "(x, float *) points to f32, got 'struct[4]': write in:f32[4]"),
     ],
 )
 def test_what_is_no_structure_of_numbers_is_refused(

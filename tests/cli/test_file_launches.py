@@ -11,8 +11,11 @@ from jsonschema import Draft202012Validator
 
 import memlab
 from memlab.cli.app import main
+from memlab.device.datasheets.loader import load_datasheet
 from memlab.errors import UsageError
 from memlab.kernels.user import project
+from memlab.kernels.user.kernel import UserKernel
+from memlab.launching import with_file_launch
 
 ONE = """\
 #include <cstdlib>
@@ -199,3 +202,106 @@ def test_init_writes_what_the_file_tells(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["run", "copy", "--json"]) == 0
     assert main(["run", "unknown", "--set", "n=64", "--json"]) == 0
     tomllib.loads(text.replace("# symbols", "symbols"))  # as its comment says
+
+
+DECIDED = """\
+#include <cstdlib>
+template <int B> __global__ void fill(float* y, int s) {
+  for (int i = threadIdx.x; i < s; i += B) y[blockIdx.x * s + i] = B;
+}
+int main(int argc, char** argv) {
+  int n = atoi(argv[1]), r = 1;
+  while (r * r < n) r++;
+  float* y;
+  cudaMalloc(&y, r * (n / r) * sizeof(float));
+  switch (n % 3) {
+    case 0: fill<32><<<r, 32>>>(y, n / r); break;
+    case 1: fill<64><<<r, 64>>>(y, n / r); break;
+  }
+}
+"""
+
+
+def test_given_symbols_decide_loops_and_templates(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("decided.cu").write_text(DECIDED)
+    assert main(["run", "decided.cu:fill"]) == 2
+    assert "does not tell" in capsys.readouterr().err
+    assert main(["run", "decided.cu:fill", "--set", "n=100", "--json"]) == 0
+    run = json.loads(capsys.readouterr().out)
+    assert run["kernel"] == "decided.cu:fill<64>"  # 100 % 3 == 1
+    assert run["parameters"]["grid"] == "10"  # 10 * 10 == 100
+    assert run["parameters"]["args"] == "out:f32[100] i32=10"
+
+
+def test_own_arguments_leave_only_the_symbols_of_the_grid(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("outer.cu").write_text(
+        "__global__ void add(float* y, int n) { if (threadIdx.x < n) y[threadIdx.x] += 1; }\n"
+        "void outer(float* y, int blocks, int n) { add<<<blocks, 32>>>(y, n); }\n"
+    )
+    assert main(["run", "outer.cu:add", "--arg", "inout:f32[32]", "--arg", "32"]) == 2
+    assert "does not tell blocks: give" in capsys.readouterr().err
+    words = ["--grid", "2", "--arg", "inout:f32[32]", "--arg", "32", "--json"]
+    assert main(["run", "outer.cu:add", *words]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"]["block"] == "32"
+
+
+def test_the_compiled_kernel_tells_what_it_writes(capsys: pytest.CaptureFixture[str]) -> None:
+    """A sum in place, whose input is never read back, and an array that is only read."""
+    Path("sums.cu").write_text(
+        "__global__ void sums(float* x, float* weight, float* y) {\n"
+        "  x[threadIdx.x] += weight[threadIdx.x];\n"
+        "  __syncthreads();\n"
+        "  if (threadIdx.x == 0) *y = x[0] + x[1];\n"
+        "}\n"
+        "int main() {\n"
+        "  float *x, *weight, *y, *h = new float[64];\n"
+        "  cudaMalloc(&x, 256); cudaMalloc(&weight, 256); cudaMalloc(&y, 4);\n"
+        "  cudaMemcpy(x, h, 256, cudaMemcpyHostToDevice);\n"
+        "  cudaMemcpy(weight, h, 256, cudaMemcpyHostToDevice);\n"
+        "  sums<<<1, 64>>>(x, weight, y);\n"
+        "  cudaMemcpy(h, y, 4, cudaMemcpyDeviceToHost);\n"
+        "}\n"
+    )
+    assert main(["run", "sums.cu", "--json"]) == 0
+    run = json.loads(capsys.readouterr().out)
+    assert run["parameters"]["args"] == "inout:f32[64] in:f32[64] out:f32[1]"
+
+
+def test_the_grid_depends_on_the_chosen_device(tmp_path: Path) -> None:
+    body = "int main() {\n  cudaDeviceProp p; cudaGetDeviceProperties(&p, 0); "
+    code = ONE.replace("int main(int argc, char** argv) {\n", body)
+    code = code.replace("argc > 1 ? atoi(argv[1]) : 5000", "p.sharedMemPerBlock + p.clockRate")
+    code = code.replace("(n + BLOCK - 1) / BLOCK", "p.multiProcessorCount * (p.warpSize / 16)")
+    (tmp_path / "k.cu").write_text(code)
+    kernel = UserKernel(source=str(tmp_path / "k.cu"), entry="saxpy")
+    for device, blocks, elements in (("h200", 264, 49152 + 1980000), ("l4", 116, 49152 + 2040000)):
+        found = with_file_launch(kernel, load_datasheet(device))
+        assert found.grid == (blocks,)
+        assert found.args[-1] == f"i32={elements}"
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("k<float, 128>", ((8,), (128,), "i32=1024")),  # neither argument is told
+        ("k<float, 64>", ((4,), (64,), "i32=7")),  # as it is launched
+        ("fixed<float, 32>", ((2,), (32,), "i32=5")),  # the type is not told
+        ("fixed<float, 16>", None),  # it is launched with 32 only
+    ],
+)
+def test_arguments_of_a_template_that_no_call_tells(
+    entry: str, expected: tuple[object, ...] | None, tmp_path: Path
+) -> None:
+    (tmp_path / "k.cu").write_text(
+        "template <class T, int B> __global__ void k(T* y, int n) { y[threadIdx.x] = n; }\n"
+        "template <class T, int B> __global__ void fixed(T* y, int n) { y[threadIdx.x] = n; }\n"
+        "template <class T, int B> void go(T* y) { k<T, B><<<8, B>>>(y, 8 * B); }\n"
+        "template <class T> void also(T* y) { fixed<T, 32><<<2, 32>>>(y, 5); }\n"
+        "void one(float* y) { k<float, 64><<<4, 64>>>(y, 7); }\n"
+    )
+    kernel = UserKernel(source=str(tmp_path / "k.cu"), entry=entry, symbols=("y_size=1024",))
+    found = with_file_launch(kernel, load_datasheet("h200"), executed=False)
+    launch = (found.grid, found.block, found.args[-1]) if found.grid else None
+    assert launch == expected

@@ -70,6 +70,33 @@ def test_an_output_is_one_of_the_arguments_that_the_kernel_writes(which: str) ->
         computed(fill_y, ExpectedOutput(which, np.zeros(2)))
 
 
+@pytest.mark.parametrize(
+    "value",
+    [np.float64(5), 5, 5.0, np.array(5), [5], np.array([5], np.float16), np.array([[5]])[0], (5,)],
+)
+def test_an_output_of_one_element_is_a_number_or_an_array(value: Any) -> None:
+    launch = replace(LAUNCH, arguments=(Buffer("n", (1,), "int32", "out"),))
+    kernel = UserKernel("k.cu", reference=lambda n: {"n": value})
+
+    assert output_references(kernel, launch)["n"]({}, np.arange(1)).tolist() == [5]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (np.ones(2, complex), "for y: it is complex128; give its real part, or the view"),
+        (np.zeros(2, "M8[s]"), "no real numbers for y: give an array of them"),
+        (["1", "2"], "no real numbers for y: give an array of them"),
+        (1.0, "an array of shape [] for y, which has [2]"),
+    ],
+)
+def test_a_reference_returns_real_numbers(value: Any, said: str) -> None:
+    with pytest.raises(UsageError) as error:
+        computed(lambda x, y, z: {"y": value})
+
+    assert said in str(error.value)
+
+
 def test_a_private_function_is_not_proposed(tmp_path: Path) -> None:
     file = tmp_path / "references.py"
     file.write_text("def _fill(x, y, z): pass\n")

@@ -148,6 +148,23 @@ def test_an_output_without_elements_to_compare_does_not_pass() -> None:
     assert check(EXPECTED, index=()).status == "failed"
 
 
+@pytest.mark.parametrize(("change", "status"), [(0.0, "passed"), (1.0, "failed")])
+def test_an_array_that_nobody_wrote_must_be_unchanged_in_the_reference(
+    change: float, status: str
+) -> None:
+    (output,) = LAUNCH.outputs
+    launch = replace(
+        LAUNCH,
+        arguments=tuple(
+            replace(each, role="inout") if each is output else each for each in LAUNCH.arguments
+        ),
+        references={"P": lambda inputs, index: EXPECTED.reshape(-1)[index] + change},
+    )
+    nothing = ActualOutput(np.array([], np.int64), np.array([], np.float32))
+
+    assert verify(launch, {"P": EXPECTED}, {"P": nothing}).status == status
+
+
 @pytest.mark.parametrize("odd", [np.inf, -np.inf, 1e300])
 def test_an_extreme_reference_value_hides_no_other_error(odd: float) -> None:
     launch = replace(LAUNCH, error_scale="rms")

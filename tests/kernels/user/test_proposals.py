@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from memlab.kernels.host_code.reading import read_launches
@@ -27,7 +29,7 @@ START = (
 )
 
 
-def proposed(body: str, names: str) -> ProposedLaunch:
+def proposed(body: str, names: str, **options: Any) -> ProposedLaunch:
     code = f"__global__ void k({', '.join('int ' + each for each in names)}) {{}}\n"
     code = (
         code.replace("int a", "float* a").replace("int b", "float* b").replace("int f", "float f")
@@ -35,7 +37,7 @@ def proposed(body: str, names: str) -> ProposedLaunch:
     code += f"int main(int argc, char** argv) {{ {START} {body} }}"
     launch = read_launches(code, "f.cu", {}, {})[-1]
     signature = Signature("k", "k", tuple(PARAMETERS[each] for each in names), ())
-    return propose_launch(UserKernel("f.cu"), launch, signature)
+    return propose_launch(UserKernel("f.cu", **options), launch, signature)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,13 @@ def proposed(body: str, names: str) -> ProposedLaunch:
          ["inout:f32[100]", "in:i32[10]=arange"]),
         # What a kernel wrote is there for the next one; a launch that is not made wrote nothing.
         ("k<<<1, 1>>>(a, b); k<<<1, 1>>>(a, b);", "ab", ["inout:f32[100]", "inout:f32[200]"]),
-        ("if (0) k<<<1, 1>>>(a, b); k<<<1, 1>>>(a, b);", "ab", ["out:f32[100]", "out:f32[200]"]),
+        (f"if (0) k<<<1, 1>>>(a, b); k<<<1, 1>>>(a, b); cudaMemcpy(h, b, 800, {D2H});", "ab",
+         ["out:f32[100]", "out:f32[200]"]),
+        # Of several arrays that nothing fills and nothing uses any of them may be read.
+        ("k<<<1, 1>>>(a, b);", "ab", ["inout:f32[100]", "inout:f32[200]"]),
+        # Memory of the host holds what the host wrote, without a copy.
+        (f"a = (float*)malloc(400); k<<<1, 1>>>(a, b); cudaMemcpy(h, b, 800, {D2H});", "ab",
+         ["inout:f32[100]", "out:f32[200]"]),
         ("k<<<1, 1>>>(b + 50, NULL);", "ab", ["out:f32[150]", "null"]),
         ("k<<<1, 1>>>(a, a);", "ab", ["out:f32[100]", "@a"]),
         ("k<<<1, 1>>>(b);", "v", ["out:f32[50,4]"]),
@@ -81,6 +89,24 @@ def test_symbols_have_names_of_their_own() -> None:
     assert set(launch.symbols) == {"grid_", "n", "a_size"}
 
 
+def test_objects_of_an_unknown_class_give_arrays_of_their_own() -> None:
+    launch = proposed("Data x, y; k<<<1, 1>>>(x.address(), y.address());", "ab")
+    assert launch.args == ("inout:f32[a_size]", "inout:f32[b_size]")
+
+
+def test_symbols_of_options_that_are_given_are_not_asked_for() -> None:
+    body = "float* a = get(); int n = f(), m = f(); k<<<n, m>>>(n, a);"
+    given = ("8", "f32[64]")
+    assert set(proposed(body, "na").symbols) == {"n", "m", "a_size"}
+    assert set(proposed(body, "na", args=given).symbols) == {"n", "m"}
+    assert set(proposed(body, "na", args=given, grid=(4,)).symbols) == {"m"}
+    assert proposed(body, "na", args=("m", "f32[64]"), grid=(4,), block=(2,)).symbols == ("m",)
+    assert (
+        proposed(body, "na", args=given, grid=("n",), block=("m",), symbols=("n=2", "m=4")).symbols
+        == ()
+    )
+
+
 def test_what_no_symbol_can_stand_for_is_a_gap() -> None:
     launch = proposed("s.size.x = 4; k<<<1, 1>>>(t, s, b + 200);", "tsb")
     assert launch.args == (None, None, None)
@@ -89,3 +115,79 @@ def test_what_no_symbol_can_stand_for_is_a_gap() -> None:
     assert "behind the memory" in launch.gaps[2]
     assert launch.kernel.args == ()
     assert -1 in proposed("k<<<0, 1>>>(1);", "n").gaps
+
+
+INDICES = f"int* i = (int*)malloc(40); %s cudaMemcpy(c, i, 40, {H2D}); k<<<1, 1>>>(a, c);"
+FLOATS = f"float* h = new float[100]; %s cudaMemcpy(a, h, 400, {H2D}); k<<<1, 1>>>(a, c);"
+
+
+@pytest.mark.parametrize(
+    ("code", "fill"),
+    [
+        ("for (int j = 0; j < 10; ++j) i[j] = j;", "arange"),
+        ("for (int j = 0; j < 10; j++) i[j] = (j * 7) % 5;", "randint:0:5"),
+        ("for (int j = 0; j < 10; j++) { i[j] = (int)(rand() % (n - 1)) + 2; }", "randint:2:n + 1"),
+        ("for (int j = 0; j < 10; j++) i[j] = rand() & 0xF;", "randint:0:16"),
+        ("for (int j = 0; j < 10; j++) if (rand() % 2) i[j] = 3; else i[j] = 9;", "randint:3:10"),
+        ("for (int j = 0; j < 10; j++) i[j] = j % 2 ? 0 : 4 * (rand() % 8);", "randint:0:29"),
+        ("for (int j = 0; j < 10; j++) i[j] = 7;", "7"),
+        ("for (int j = 0; j < 10; j++) i[j] = j * 3 + 1;", "arange"),  # offsets: they rise
+        ("int j = 0; while (j < 10) { i[j] = 1; j++; }", "ones"),
+        ("memset(i, -1, 40);", "-1"),
+        ("std::iota(i, i + 10, 0);", "arange"),
+        ("std::generate(i, i + 10, []() { return rand() % 100; });", "randint:0:100"),
+        ("std::vector<int> v(10); std::generate(begin(v), end(v), []{ return 'a' + rand() % 26; });"
+         "std::copy(std::cbegin(v), std::cend(v), i);", "randint:97:123"),
+        ("std::vector<int> v(10); std::fill_n(data(v), 10, 6); copy(begin(v), end(v), i);", "6"),
+        ("std::vector<int> v; v.push_back(5); int e = *(end(v) - 1) + *(end(x) - 1);", "arange"),
+        ("std::vector<int> v(10, 4); memcpy(i, v.data(), 40);", "4"),
+        ("std::vector<int> v(10); for (auto& e : v) e = rand() % 6; copy(v.begin(), v.end(), i);",
+         "randint:0:6"),
+        ("int table[] = {0, 2, 2, 5}; memcpy(i, table, 16);", "randint:0:6"),
+        ("fill_somehow(i);", "arange"),
+        # What is stored does not tell all elements, or is not what the array holds at last.
+        ("for (int j = 0; j < 10; j++) { i[j] = 0; i[j] += rand(); }", "arange"),
+        ("for (int j = 0; j < 10; j++) { int v = j / 2; i[j] = v; }", "arange"),
+        ("for (int j = 0; j < 10; j++) i[j] = 5; for (int j = 0; j < 10; j++) i[j] = rand() % 3;",
+         "randint:0:3"),
+        ("i[3] = 5;", "arange"),
+        ("for (int j = 0; j < 10; j++) i[j] += 3;", "arange"),
+    ],
+)  # fmt: skip
+def test_indices_are_filled_as_the_host_does(code: str, fill: str) -> None:
+    launch = proposed(f"int n = atoi(argv[1]); {INDICES % code}", "ac")
+    assert launch.args[1] == f"in:i32[10]={fill}"
+
+
+@pytest.mark.parametrize(
+    ("code", "fill"),
+    [
+        ("for (int j = 0; j < 100; ++j) h[j] = 1.0f;", "=ones"),
+        ("for (int j = 0; j < 100; ++j) h[j] = 0.5f;", "=0.5"),
+        ("for (int j = 0; j < 10; ++j) for (int l = 0; l < 10; ++l) h[j * 10 + l] = 0;", "=zeros"),
+        ("for (int j = 0; j < 100; ++j) h[j] = (float)j;", "=arange"),
+        ("for (int j = 0; j < 100; ++j) h[j] = rand() % 10;", "=uniform:0:10"),
+        ("for (int j = 0; j < 100; ++j) h[j] = rand() / (float)RAND_MAX;", ""),
+        ("for (int j = 0; j < 100; ++j) h[j] = j * 0.25f;", ""),
+        ("for (int j = 0; j < 100; ++j) { float v = 1; h[j] = v; }", ""),
+    ],
+)
+def test_floats_are_filled_as_the_host_does(code: str, fill: str) -> None:
+    assert proposed(FLOATS % code, "ac").args[0] == f"inout:f32[100]{fill}"
+
+
+def test_arrays_of_unknown_functions_are_not_one_another() -> None:
+    launch = proposed("k<<<1, 1>>>(get(h), get(h));", "ab")
+    assert launch.args == ("inout:f32[a_size]", "inout:f32[b_size]")
+
+
+def test_what_a_kernel_changes_is_not_what_the_host_stored() -> None:
+    code = (FLOATS % "for (int j = 0; j < 100; ++j) h[j] = 1;") + "k<<<1, 1>>>(a, c);"
+    assert proposed(code, "ac").args[0] == "inout:f32[100]"
+
+
+def test_unknown_indices_are_within_the_smallest_array() -> None:
+    long = "int* i; cudaMalloc(&i, 4000); cudaMemcpy(i, h, 4000, cudaMemcpyHostToDevice);"
+    assert proposed(f"{long} k<<<1, 1>>>(a, i);", "ac").args[1] == "in:i32[1000]=randint:0:100"
+    offsets = "int* i; cudaMalloc(&i, 404); cudaMemcpy(i, h, 404, cudaMemcpyHostToDevice);"
+    assert proposed(f"{offsets} k<<<1, 1>>>(a, i);", "ac").args[1] == "in:i32[101]=arange"
