@@ -1,23 +1,24 @@
-"""Kernels of CuPy: `RawKernel`, `RawModule` with the name of a kernel in it, `ElementwiseKernel`.
+"""Kernels of CuPy: raw ones, kernels in a `RawModule`, and those that CuPy generates.
 
 They hold CUDA C++ and options of NVRTC, which CuPy compiles at the first launch, on a GPU. memlab
-compiles the same text with its own NVRTC. The text of an `ElementwiseKernel` is completed by CuPy
-itself for the arrays (`elementwise.py`). For a `ReductionKernel`, CuPy chooses among its own kernel
-and those of CUB on the GPU, so there is not one kernel to launch, and it is refused.
+compiles the same text with its own NVRTC. CuPy itself completes the text of an `ElementwiseKernel`
+and of a `ReductionKernel` for the arrays (`elementwise.py`, `reduction.py`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from memlab.errors import UsageError
-from memlab.kernels.python import elementwise
+from memlab.kernels.python import elementwise, reduction
 from memlab.kernels.python.cupy_options import header_folder, launch_options
 from memlab.kernels.user.kernel import UserKernel, apply_launch_options
 
+_GENERATED: dict[str, Any] = {"ElementwiseKernel": elementwise, "ReductionKernel": reduction}
+"""The modules of the kernels whose text CuPy completes, by their type."""
 _INCLUDES_CUPY = re.compile(r"^\s*#\s*include\s*[<\"](?:cupy/|cupy\b)", re.M)
 
 
@@ -28,17 +29,13 @@ def named(code: Any) -> UserKernel:
         UsageError: The object is no kernel, or has options that memlab lacks.
     """
     kind = type(code).__name__
-    if kind == "ElementwiseKernel":
-        return elementwise.named(code)
-    if kind in ("ReductionKernel", "ufunc"):
-        raise UsageError(
-            f"the {kind} {code.name} is more than one kernel, which CuPy chooses on a GPU: give a "
-            "RawKernel, or an ElementwiseKernel"
-        )
+    if kind in _GENERATED:
+        generated: UserKernel = _GENERATED[kind].named(code)
+        return generated
     if kind not in ("RawKernel", "RawModule"):
         raise UsageError(
-            f"a {kind} of CuPy is no kernel: give a RawKernel, an ElementwiseKernel, or "
-            "memlab.source(RAW_MODULE, 'NAME')"
+            f"a {kind} of CuPy is no kernel: give a RawKernel, an ElementwiseKernel, a "
+            "ReductionKernel, or memlab.source(RAW_MODULE, 'NAME')"
         )
     entry = _entry(code) if kind == "RawKernel" else ""
     if code.file_path is not None:  # PTX or machine code
@@ -52,12 +49,22 @@ def named(code: Any) -> UserKernel:
 
 
 def adapted(kernel: UserKernel, architecture: tuple[int, int]) -> UserKernel:
-    """The kernel in CUDA C++, which only an `ElementwiseKernel` is not yet.
+    """The kernel in CUDA C++, which one that CuPy generates is not yet.
 
     Raises:
-        UsageError: CuPy refuses the types of its arguments, or their shapes differ.
+        UsageError: CuPy refuses its arguments.
     """
-    return elementwise.adapted(kernel)
+    completed: UserKernel = _GENERATED[type(kernel.code).__name__].adapted(kernel)
+    return completed
+
+
+def with_own_options(
+    kernel: UserKernel, options: Mapping[str, Any]
+) -> tuple[UserKernel, Mapping[str, Any]]:
+    """Take the options of a call that a `ReductionKernel` has."""
+    if type(kernel.code).__name__ != "ReductionKernel":
+        return kernel, options
+    return reduction.with_own_options(kernel, options)
 
 
 def _entry(code: Any) -> str:

@@ -14,8 +14,9 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from importlib import import_module
 from types import CellType, FunctionType, SimpleNamespace
 from typing import Any
 
@@ -42,6 +43,7 @@ _SHORT_DTYPES = {name: short for short, name in NUMPY_DTYPES.items()} | {"boolea
 _FLAGS_OF_NVRTC = ("include", "std", "ftz", "prec_div", "prec_sqrt", "fmad")
 _MISSING_LIBRARY = ("DynamicLibNotFoundError", "NvvmSupportError")
 """The errors of cuda-pathfinder and Numba where there is no NVVM."""
+_NEWER_THAN_ANY_DRIVER = (99, 0, 0)
 _PLACE = re.compile(r'File "[^"]*", line (\d+)|\((\d+)\)$', re.M)
 _ENTRY = re.compile(r"^\s*\.visible\s+\.entry\s+([\w$]+)", re.M)
 _DECLARED = re.compile(r"^\.extern\s+\.func\b[^;{]*?([\w$]+)\s*(?:\([^;{]*)?;\n?", re.M)
@@ -170,9 +172,14 @@ def _numba_type(name: str, value: Specification, arrays: dict[str, ArraySpecific
         if isinstance(number, float):
             return types.float64
         return types.int64 if number < 2**63 else types.uint64
+    advice = (
+        "pass an array in its place"
+        if isinstance(value, NullSpecification)
+        else "pass the parts of a tuple or a record as arguments of their own"
+    )
     raise UsageError(
         f"argument {name}: memlab passes numbers and arrays to kernels of Numba, got "
-        f"{value.text!r}: pass the parts of a tuple or a record as arguments of their own"
+        f"{value.text!r}: {advice}"
     )
 
 
@@ -269,10 +276,15 @@ def _with_constants(function: FunctionType, kernel: UserKernel) -> FunctionType:
     if not values:
         return function
     code = function.__code__
-    used = set(code.co_freevars) | (set(code.co_names) & set(function.__globals__))
+    read = {
+        name: function.__globals__[name] for name in code.co_names if name in function.__globals__
+    }
+    used = set(code.co_freevars) | set(read)
     for name in values:
         if name not in used:
-            hint = suggest_nearest(name, sorted(used)) if used else "it uses no constants"
+            constants = {key for key, value in read.items() if isinstance(value, int | float)}
+            known = sorted(constants | set(code.co_freevars))
+            hint = suggest_nearest(name, known) if known else "it uses none"
             raise UsageError(f"{kernel.entry} uses no constant {name!r}: {hint}")
         for called in map(function.__globals__.get, code.co_names):
             other = getattr(called, "py_func", None)
@@ -331,28 +343,46 @@ def _compile(
                 **({} if bounds is None else {"launch_bounds": bounds}),
             )
     except Exception as error:  # its own errors, and those of the function's constants
+        if "driver library" in str(error):  # `cuda.core`, of a release that memlab does not know
+            raise UsageError(
+                f"{kernel.entry} uses what Numba writes in CUDA C++, such as float16, and this "
+                "release of cuda-core compiles that with a GPU's driver only: use float32, or "
+                "pip install -U cuda-core"
+            ) from None
         if isinstance(error, ImportError) or type(error).__name__ in _MISSING_LIBRARY:
             raise UsageError(f"Numba is not whole ({one_line(error)}): {INSTALL_ADVICE}") from None
-        if "driver library" in str(error):  # `cuda.core`, which compiles CUDA C++ for Numba
-            raise UsageError(
-                f"{kernel.entry} uses what Numba writes in CUDA C++, such as float16, "
-                "and compiles with a GPU's driver only: use float32, or a machine with a GPU"
-            ) from None
         raise UsageError(_refusal(kernel.entry, function, error)) from error
     return _linked([_text(part, kernel.entry) for part in parts])
 
 
 @contextmanager
 def _compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
-    """Have device functions compiled for an architecture; Numba asks the current GPU for it."""
+    """Have device functions compiled for an architecture, whether or not there is a GPU.
+
+    Numba asks the current GPU for its architecture. What Numba writes in CUDA C++, such as float16,
+    `cuda.core` compiles, which asks the driver for its version, only to warn if that is too old.
+    """
     from numba.cuda import dispatcher
 
-    kept = dispatcher.get_current_device
-    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=architecture)
+    replaced: list[tuple[Any, str, Any]] = [
+        (
+            dispatcher,
+            "get_current_device",
+            lambda: SimpleNamespace(compute_capability=architecture),
+        )
+    ]
+    with suppress(ImportError):
+        program: Any = import_module("cuda.core._program")
+        replaced.append((program, "driver_version", lambda: _NEWER_THAN_ANY_DRIVER))
+    found = [each for each in replaced if hasattr(*each[:2])]
+    kept = [getattr(module, name) for module, name, _ in found]
+    for module, name, other in found:
+        setattr(module, name, other)
     try:
         yield
     finally:
-        dispatcher.get_current_device = kept
+        for (module, name, _), own in zip(found, kept, strict=True):
+            setattr(module, name, own)
 
 
 def _refusal(name: str, function: FunctionType, error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
 from memlab.kernels.user.arguments import (
+    POINTERS,
     STRUCTURE,
     ArraySpecification,
     Specification,
@@ -77,7 +79,26 @@ def parsed_arguments(kernel: UserKernel, parameters: Sequence[str]) -> dict[str,
                 f"argument {number} ({name}) is an array of structures, and memlab passes these to "
                 "CUDA C++ alone: pass one array for each member"
             )
+        if isinstance(value, ArraySpecification) and value.dtype == POINTERS:
+            raise UsageError(
+                f"argument {number} ({name}) is an array of pointers, and memlab passes these to "
+                "CUDA C++ alone: pass one array with a dimension more"
+            )
     return parsed
+
+
+def with_macros(options: Mapping[str, Any], macros: Mapping[str, Any]) -> dict[str, Any]:
+    """Launch options with more macros, whose values are lists in a sweep."""
+    given = options.get("defines")
+    if not macros:
+        return dict(options)
+    if isinstance(given, Mapping | None):
+        return {**options, "defines": {**(given or {}), **macros}}
+    texts = [given] if isinstance(given, str) else list(given)
+    return {
+        **options,
+        "defines": {**dict(text.partition("=")[::2] for text in texts), **macros},
+    }
 
 
 def number_of(text: str) -> bool | int | float:

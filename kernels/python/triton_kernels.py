@@ -21,7 +21,7 @@ from typing import Any
 
 from memlab.errors import MemlabWarning, UsageError
 from memlab.kernels.launch import dtype_bytes
-from memlab.kernels.python.parameters import number_of, source_of
+from memlab.kernels.python.parameters import number_of, source_of, with_macros
 from memlab.kernels.signature import KernelParameter
 from memlab.kernels.user import python_values
 from memlab.kernels.user.argument_layout import ArgumentLayout
@@ -163,13 +163,7 @@ def with_own_options(
             objects[name] = value
         else:
             macros[name] = _macro_value(value)
-    given = kept.get("defines")
-    if macros and isinstance(given, Mapping | None):
-        kept["defines"] = {**(given or {}), **macros}
-    elif macros:
-        texts = [given] if isinstance(given, str) else list(given or ())
-        kept["defines"] = {**dict(text.partition("=")[::2] for text in texts), **macros}
-    return replace(kernel, objects=tuple(objects.items())), kept
+    return replace(kernel, objects=tuple(objects.items())), with_macros(kept, macros)
 
 
 def swept_options(kernel: UserKernel, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 import pytest
-from gpu_runs import check_counters, run_on_gpu
+from gpu_runs import check_counters, require_gpu, run_on_gpu
 
 import memlab
+from memlab.kernels.python.carray import HEADERS
+from memlab.kernels.python.reduction import WITHOUT_OPTIONS
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 
@@ -90,12 +93,100 @@ def test_an_elementwise_kernel_is_written_by_cupy(dtype: str, with_output: bool)
     assert memlab.run(SCALED, args=args, block=256, device="a100").measurement.grid == (4, 1, 1)
 
 
+ADDED = cupy.ElementwiseKernel("T x, T y", "T z", "z = x + y", "added")
+
+
+@pytest.mark.parametrize("shapes", [((20, 50), (50,)), ((20, 1), (1, 50)), ((2, 1, 5), (2, 3, 5))])
+def test_arrays_of_several_shapes_are_repeated_as_numpy_does(shapes: Any) -> None:
+    x, y = (np.arange(np.prod(shape), dtype="f8").reshape(shape) for shape in shapes)
+    np.testing.assert_array_equal(memlab.run(ADDED, args=[x, y], device="a100").outputs["z"], x + y)
+    with pytest.raises(memlab.UsageError, match="shapes that do not fit together"):
+        memlab.run(ADDED, args=[x, np.ones((7, 7))], device="a100")
+
+
+NORM = cupy.ReductionKernel("T x", "T y", "x * x", "a + b", "y = sqrt(a)", "0", "l2norm")
+DOT = cupy.ReductionKernel("T x, S y, int64 k", "float64 z", "k * (x * y)", "a + b", "z = a", "0")
+BOX = np.random.default_rng(0).standard_normal((6, 40, 30))
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [None, 0, 1, -1, (0, 1), (1, 2), (2, 0)])
+def test_a_reduction_is_that_of_numpy(axis: Any, keepdims: bool) -> None:
+    run = memlab.run(NORM, args=[BOX.astype("f4")], axis=axis, keepdims=keepdims, device="a100")
+    exact = np.sqrt((BOX**2).sum(axis=axis, keepdims=keepdims))
+    np.testing.assert_allclose(run.outputs["y"], np.atleast_1d(exact), rtol=1e-6)
+    assert memlab.check(NORM, args=[BOX.astype("f4")], axis=axis, device="a100").findings == ()
+
+
+@pytest.mark.parametrize("with_output", [False, True])
+@pytest.mark.parametrize("block", [None, 64])
+def test_a_reduction_of_several_arrays_repeats_them(with_output: bool, block: int | None) -> None:
+    column = BOX[:, :, :1].astype("f4")
+    outputs = [memlab.out(40, "f8")] if with_output else []
+    run = memlab.run(
+        DOT,
+        args=[column, BOX, 3, *outputs],
+        axis=(0, 2),
+        block=block,
+        device="a100",
+        reference=lambda x, y, k, z: (k * x.astype("f8") * y).sum(axis=(0, 2)),
+    )
+    assert run.measurement.verification.status == "passed"
+    assert run.measurement.block == (block or 512, 1, 1)
+
+
+def test_the_blocks_of_a_reduction_are_cupys() -> None:
+    # Rows of 1000: 512 threads for each output. Columns of 8: 32 neighbours in each block.
+    rows = memlab.run(NORM, args=["f32[8,1000]"], axis=1, device="a100").measurement
+    columns = memlab.run(NORM, args=["f32[8,1000]"], axis=0, device="a100").measurement
+    assert (rows.parameters["defines"], columns.parameters["defines"]) == ("axis=1", "axis=0")
+    assert (rows.grid, columns.grid) == ((8, 1, 1), (16, 1, 1))
+    # The last block has 8 outputs; its other 24 lanes load what follows in each row but the last.
+    assert columns.counters.global_load_sectors == 8 * 1000 * 4 // 32 + 7 * 24 * 4 // 32
+
+
+def test_a_raw_array_of_a_reduction_is_passed_whole() -> None:
+    kernel = cupy.ReductionKernel("T x, raw T w", "T y", "x * w[_j % 3]", "a + b", "y = a", "0")
+    x, w = np.arange(12.0), np.array([1.0, 10.0, 100.0])
+    total = memlab.run(kernel, args=[x, w], device="a100").outputs["y"]
+    assert total.tolist() == [(x * np.tile(w, 4)).sum()]
+    with pytest.raises(memlab.UsageError, match=r"reduces only the first axes.*axis=\(0,\)"):
+        memlab.run(kernel, args=[x.reshape(3, 4), w], axis=1, device="a100")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"axis": 3}, r"axis=3 names no axes of the shape \[6, 40, 30\]: .* from -3 to 2"),
+        ({"axis": (0, 0)}, r"axis=\(0, 0\) names no axes"),
+        ({"axis": "x"}, "axis='x' names no axes"),
+        ({"keepdims": 2}, "keepdims is True or False, got 2"),
+        ({"block": 96}, "a power of two up to 1024, got 96"),
+        ({"block": 2048}, "a power of two up to 1024, got 2048"),
+        ({"args": [BOX, memlab.out(40, "f8")]}, r"output y .* \[40\], .* inputs give \[1\]"),
+        ({"args": [BOX, memlab.out(1, "f4")]}, "CuPy refuses the types of l2norm"),
+        ({"args": [2.0]}, "no array that is not raw"),
+        ({"args": []}, r"takes 2 arguments \(x, y\), got 0"),
+        ({"axes": 1}, "no launch option 'axes'"),
+    ],
+)
+def test_calls_that_a_reduction_refuses(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(memlab.UsageError, match=message) as caught:
+        memlab.run(NORM, **{"args": [BOX], "device": "a100", **options})
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
         ([GRID, 1.5], r"takes 4 arguments \(x, factor, offsets, z\), got 2"),
         ([GRID, 1.5, GRID], "CuPy refuses the types of scaled"),
-        ([GRID, 1.5, OFFSETS, memlab.out(1000, "f4")], "have several shapes"),
+        (
+            [GRID, 1.5, OFFSETS, memlab.out(1000, "f4")],
+            "shapes that do not fit together",
+        ),
+        ([GRID, "@x", OFFSETS], "factor: scaled takes no @x"),
+        ([GRID, None, OFFSETS], "factor: scaled takes an array or a number, got 'null'"),
         ([2.0, 1.5, OFFSETS], "no array that is not raw"),
     ],
 )
@@ -108,10 +199,7 @@ def test_arguments_that_an_elementwise_kernel_refuses(args: Any, message: str) -
 @pytest.mark.parametrize(
     ("kernel", "message"),
     [
-        (
-            cupy.ReductionKernel("T x", "T y", "x", "a + b", "y = a", "0", "sum"),
-            "sum is more than one kernel",
-        ),
+        (cupy.add, "a ufunc of CuPy is no kernel"),
         (cupy.RawKernel(SAXPY, "saxpy", options=("-rdc=true",)), "no option '-rdc=true'"),
         (cupy.cuda.Device, "cannot be an object of type"),
     ],
@@ -146,6 +234,10 @@ ON_GPU: dict[str, tuple[Any, dict[str, Any]]] = {
             "expect": {"z": 3 * GRID.astype("f8") + np.resize(OFFSETS, GRID.shape)},
         },
     ),
+    "reduction": (
+        NORM,
+        {"args": [BOX], "axis": (0, 2), "expect": {"y": np.sqrt((BOX**2).sum(axis=(0, 2)))}},
+    ),
 }
 
 
@@ -162,3 +254,21 @@ def test_cupy_launches_the_same_and_computes_the_same() -> None:
     run = run_on_gpu(SCALED, **ON_GPU["elementwise"][1])
     own = SCALED(cupy.asarray(GRID), 1.5, cupy.asarray(OFFSETS))
     np.testing.assert_array_equal(run.outputs["z"], own.get())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 2)])
+def test_cupy_writes_the_same_reduction(axis: Any) -> None:
+    require_gpu()
+    own = cupy.ReductionKernel("T x", "T y", "x * x", "a + b", "y = sqrt(a)", "0", "l2norm")
+    accelerators = cupy._core.get_reduction_accelerators()
+    cupy._core.set_reduction_accelerators([])  # else CuPy may take CUB's kernel
+    try:
+        expected = own(cupy.asarray(BOX), axis=axis)
+    finally:
+        cupy._core.set_reduction_accelerators(accelerators)
+    run = memlab.run(NORM, args=[BOX], axis=axis, device=0)
+    np.testing.assert_array_equal(run.outputs["y"], np.atleast_1d(expected.get()))
+    (text,) = own.cached_codes.values()
+    whole = WITHOUT_OPTIONS + HEADERS + text
+    assert run.measurement.code.source_sha256 == sha256(whole.encode()).hexdigest()

@@ -56,6 +56,15 @@ def square(x: Any) -> Any:
 
 
 @cuda.jit
+def halves(x: Any, y: Any, factor: Any) -> None:
+    tile = cuda.shared.array(256, np.float16)
+    i = cuda.grid(1)
+    if i < x.size:
+        tile[cuda.threadIdx.x] = math.sqrt(x[i]) * factor
+        y[i] = tile[cuda.threadIdx.x] + np.float16(1)
+
+
+@cuda.jit
 def functions(x: Any, y: Any) -> None:
     i = cuda.grid(1)
     if i < x.size:
@@ -182,6 +191,16 @@ CASES = {
 }
 
 
+def test_halves_are_compiled_without_a_driver() -> None:
+    x, factor = X.astype("f2"), np.float16(0.5)
+    args = [x, memlab.out(1000, "f2"), factor]
+    run = memlab.run(halves, grid=4, block=256, args=args, device="a100")
+    exact = np.sqrt(x.astype("f8")) * 0.5 + 1
+    np.testing.assert_allclose(run.outputs["y"], exact, rtol=3 * 2.0**-11)
+    assert run.outputs["y"].dtype == np.float16
+    assert run.measurement.counters.flop_fp16 >= 2 * 1000
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_results_are_those_of_numpy(case: str) -> None:
     kernel, grid, block, args, reference, options = CASES[case]
@@ -257,14 +276,23 @@ def test_the_numba_cuda_of_old_versions_of_numba_is_refused(
         run(add, 4, 256, X, X, out(1000))
 
 
-def test_without_nvvm_the_message_says_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("libnvvm.so\n is not found", r"not whole \(libnvvm.*memlab\[numba"),
+        ("cuda is an NVIDIA driver library", r"float16.*driver only: use float32, or pip install"),
+    ],
+)
+def test_a_missing_library_is_told_with_what_brings_it(
+    reason: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pathfinder = pytest.importorskip("cuda.pathfinder")
 
     def refuse(*_: Any, **__: Any) -> None:
-        raise pathfinder.DynamicLibNotFoundError("libnvvm.so\n is not found")
+        raise pathfinder.DynamicLibNotFoundError(reason)
 
     monkeypatch.setattr(cuda, "compile_all", refuse)
-    with pytest.raises(memlab.UsageError, match=r"not whole \(libnvvm.*memlab\[numba") as caught:
+    with pytest.raises(memlab.UsageError, match=message) as caught:
         run(add, 4, 256, X, X, out(1000))
     assert "\n" not in str(caught.value)
 
@@ -372,7 +400,12 @@ def not_a_kernel(x: Any) -> None: ...
         (add, {"args": [X, X, out(9, "bf16")]}, "Numba has no arrays and numbers of bf16"),
         (add, {"args": [X, X, X]}, "writes to z.*and z is an input: declare it inout"),
         (add, {"args": [X, X, out(9)], "std": "c++17"}, "Numba, which has no option std"),
-        (add, {"args": [X, X, out(9)], "defines": {"TILE": 8}}, "uses no constant 'TILE'"),
+        (
+            add,
+            {"args": [X, X, out(9)], "defines": {"TILE": 8}},
+            "uses no constant 'TILE': it uses none",
+        ),
+        (add, {"args": [None, X, out(9)]}, "got 'null': pass an array in its place"),
         (tiled, {"args": [A, B, out(9)], "defines": {"TILE": "x"}}, "must be a number"),
         (
             uses_tile_in_a_call,

@@ -407,3 +407,18 @@ def test_kernels_without_a_file_keep_their_lines() -> None:
     assert run.measurement.kernel == "cell"
     (line,) = (line for line in run.measurement.lines if line.global_sectors)
     assert (line.line, line.text.strip()) == (3, "tl.store(y, 7.0)")
+
+
+@pytest.mark.parametrize("number", ["float8_e4m3fn", "float8_e5m2"])
+def test_products_of_floats_of_8_bits(number: str) -> None:
+    a, b = np.random.default_rng(0).standard_normal((2, 64, 64)).astype(np.dtype(number))
+    run = memlab.run(
+        examples.product_of_bytes,
+        grid=1,
+        args=[a.view("u1"), b.view("u1"), memlab.out((64, 64), "f4")],
+        IS_E4M3=number == "float8_e4m3fn",
+        device="rtx4090",
+    )
+    exact = a.astype("f8") @ b.astype("f8")
+    np.testing.assert_allclose(run.outputs["c"], exact, rtol=1e-5, atol=1e-5)
+    assert run.measurement.counters.flop_tensor_fp8 == 2 * 64**3
