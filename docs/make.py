@@ -3,7 +3,7 @@
 `make docs` runs this. It reads the lessons from docs/lessons and writes pages, pictures and their
 data to docs/gallery, from where the package has them (`memlab lesson`), and the JSON Schema of a
 run to docs/run.schema.json. The output is reproducible: without a change of memlab or of a lesson,
-the gallery does not change.
+the gallery does not change. `python docs/make.py 16 17` makes only these lessons again.
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ SOURCE_DATE_EPOCH = "1795132800"
 """2026-11-20 in seconds: the date of runs and pictures, which today's date would change daily."""
 
 
-def main() -> int:
-    """Make all pages; if one fails, the gallery stays as it is.
+def main(numbers: Sequence[str] = ()) -> int:
+    """Make the pages; if one fails, the gallery stays as it is.
+
+    Args:
+        numbers: The numbers of the lessons to make again, such as `04`; empty for all.
 
     Returns:
         The exit code: 0, or 1 if a page failed.
@@ -51,7 +54,14 @@ def main() -> int:
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 # The last lessons run longest, so they start first.
                 pages = list(
-                    pool.map(lambda lesson: page(lesson, scratch / lesson.name), lessons[::-1])
+                    pool.map(
+                        lambda lesson: (
+                            page(lesson, scratch / lesson.name)
+                            if not numbers or lesson.name[:2] in numbers
+                            else _kept_page(lesson, scratch / lesson.name)
+                        ),
+                        lessons[::-1],
+                    )
                 )[::-1]
         except LessonError as error:
             print(f"docs: {error}", file=sys.stderr)
@@ -128,6 +138,22 @@ def run(arguments: Arguments, folder: Path) -> str:
     return "\n".join(line.rstrip() for line in (done.stdout + done.stderr).splitlines())
 
 
+def _kept_page(lesson: Lesson, folder: Path) -> str:
+    """The page of a lesson as the gallery has it, without its links; its pictures are copied.
+
+    Raises:
+        LessonError: The gallery has no such page.
+    """
+    (folder / IMAGES).mkdir(parents=True)
+    for picture in (GALLERY / IMAGES).glob(f"{lesson.name[:2]}-*"):
+        shutil.copy(picture, folder / IMAGES)
+    try:
+        text = (GALLERY / f"{lesson.name}.md").read_text(encoding="utf-8")
+    except OSError as error:
+        raise LessonError(f"{lesson.name}: {error}: make it too") from None
+    return text[: text.rindex("\n---\n")]
+
+
 def _navigation(lessons: Sequence[Lesson], position: int) -> str:
     links = [f"[All lessons]({INDEX})"]
     if position:
@@ -140,4 +166,4 @@ def _navigation(lessons: Sequence[Lesson], position: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

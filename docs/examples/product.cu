@@ -1,5 +1,7 @@
-// The tiled matrix product of lesson 4, as a user kernel: C = A B, n a multiple of 16.
+// The tiled matrix product of lesson 4, as a user kernel: C = A B, n a multiple of TILE.
+#ifndef TILE
 #define TILE 16
+#endif
 
 extern "C" __global__ void tiled(const float *a, const float *b, float *c, int n) {
   __shared__ float left[TILE][TILE], right[TILE][TILE];
