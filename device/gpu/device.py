@@ -20,6 +20,7 @@ from memlab.device.emulation.device import emulate_if_supported, resident_blocks
 from memlab.device.gpu import query as gpu_query
 from memlab.device.gpu.driver import translated_errors
 from memlab.device.gpu.session import GpuSession
+from memlab.device.gpu.texture_objects import ObjectOnGpu
 from memlab.device.gpu.timing import Samples, TimingSettings, summarize_time
 from memlab.device.gpu.worker import Worker
 from memlab.device.inputs import count_unwritten, make_inputs, pack_arguments, place_members
@@ -35,7 +36,6 @@ from memlab.device.outputs import Outputs
 from memlab.device.properties import MACHINE_FIGURES, DeviceProperties, device_summary
 from memlab.device.structure_arrays import array_type
 from memlab.device.verification import ActualOutput, checked_positions, verify
-from memlab.errors import UsageError
 from memlab.kernels.launch import Buffer, Launch
 
 if TYPE_CHECKING:
@@ -129,7 +129,6 @@ class CudaDevice:
             DeviceError: The GPU cannot be used.
             MemlabError: The kernel faulted or did not end.
         """
-        _refuse_views(launch)
         properties = self.properties
         (progress or ignore_progress)("compiling", None)
         compiled = compile_launch(launch, properties.compute_capability)
@@ -150,20 +149,6 @@ class CudaDevice:
         return emulation.measurement(
             launch, compiled, device, resident, time, verification, outputs
         )
-
-
-def _refuse_views(launch: Launch) -> None:
-    """Refuse a launch with textures or surfaces.
-
-    Raises:
-        UsageError: It has some.
-    """
-    for buffer in launch.buffers:
-        if buffer.view is not None:
-            raise UsageError(
-                f"{buffer.name} is a {buffer.view.kind}, and these run on the emulated device: add "
-                "--device and the name of a datasheet, such as h100"
-            )
 
 
 def with_datasheet(queried: DeviceProperties) -> DeviceProperties:
@@ -335,7 +320,8 @@ class LoadedLaunch:
     def read(self, session: GpuSession, output: Buffer) -> NDArray[Any]:
         """Wait for all launches and copy an output to the host."""
         into = np.empty(output.shape, array_type(output))
-        return session.read(self.memory[output.name], into)
+        memory = self.memory[output.name]
+        return session.read(memory, into) if output.view is None else memory.read(into)
 
 
 def prepare_on_gpu(
@@ -358,9 +344,7 @@ def prepare_on_gpu(
     constants = {buffer.name: inputs[buffer.name] for buffer in launch.constants}
     function = session.load(cubin, launch.entry, constants)
     memory = {
-        buffer.name: session.array(
-            buffer.nbytes if buffer.role == "out" else inputs[buffer.name], poison
-        )
+        buffer.name: _allocate(session, buffer, inputs.get(buffer.name), poison)
         for buffer in launch.buffers
     }
     addresses = {name: int(allocation) for name, allocation in memory.items()}
@@ -377,9 +361,21 @@ def prepare_on_gpu(
 
     def restore() -> None:
         for buffer in overwritten:
-            session.copy(copies[buffer.name], memory[buffer.name], buffer.nbytes)
+            if buffer.view is None:
+                session.copy(copies[buffer.name], memory[buffer.name], buffer.nbytes)
+            else:
+                memory[buffer.name].copy_from(copies[buffer.name])
 
     return LoadedLaunch(inputs, memory, run_once, restore if overwritten else None)
+
+
+def _allocate(
+    session: GpuSession, buffer: Buffer, content: NDArray[Any] | None, poison: bool
+) -> Any:
+    """Memory for an array, or the object that shows it; `content` is None for outputs."""
+    if buffer.view is not None:
+        return ObjectOnGpu(session, buffer, content, poison)
+    return session.array(buffer.nbytes if content is None else content, poison)
 
 
 def _argument_words(arguments: bytes) -> list[Any]:

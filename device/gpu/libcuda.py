@@ -30,7 +30,7 @@ def driver_cuda() -> tuple[int, int]:
         DeviceError: The library is missing or returns an error.
     """
     number = ctypes.c_int()
-    _call_driver("cuDriverGetVersion", ctypes.byref(number))
+    call_driver("cuDriverGetVersion", ctypes.byref(number))
     return number.value // 1000, number.value % 1000 // 10
 
 
@@ -41,8 +41,8 @@ def visible_gpus() -> int:
         DeviceError: The library is missing or returns an error, whose name is the message.
     """
     number = ctypes.c_int()
-    _call_driver("cuInit", 0)
-    _call_driver("cuDeviceGetCount", ctypes.byref(number))
+    call_driver("cuInit", 0)
+    call_driver("cuDeviceGetCount", ctypes.byref(number))
     return number.value
 
 
@@ -58,14 +58,14 @@ def gpu_uuid(index: int) -> str | None:
     """
     device, octets = ctypes.c_int(), (ctypes.c_ubyte * 16)()
     with suppress(DeviceError):
-        _call_driver("cuInit", 0)
-        _call_driver("cuDeviceGet", ctypes.byref(device), index)
-        _call_driver("cuDeviceGetUuid_v2", octets, device)
+        call_driver("cuInit", 0)
+        call_driver("cuDeviceGet", ctypes.byref(device), index)
+        call_driver("cuDeviceGetUuid_v2", octets, device)
         return f"GPU-{UUID(bytes=bytes(octets))}"
     return None
 
 
-def _call_driver(name: str, *arguments: object) -> None:
+def call_driver(name: str, *arguments: object) -> None:
     """Call a function of the library.
 
     Raises:

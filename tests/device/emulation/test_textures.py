@@ -1,4 +1,4 @@
-"""Tests of textures and surfaces in the emulator, against padded arrays in float64."""
+"""Tests of textures and surfaces on all devices, against padded arrays in float64."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ __global__ void fetch3(cudaTextureObject_t t, const float *x, const float *y, co
 { int i = blockIdx.x * blockDim.x + threadIdx.x; out[i] = tex3D<float>(t, x[i], y[i], z[i]); }
 """
 COUNT = 512
+
+
+@pytest.fixture(params=["h200", pytest.param("cuda:0", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 def sampled(
@@ -82,10 +87,12 @@ def random_coordinates(
     return found
 
 
-def fetched(texture: object, coordinates: list[NDArray[np.float32]]) -> NDArray[np.float64]:
+def fetched(
+    texture: object, coordinates: list[NDArray[np.float32]], device: str = "h200"
+) -> NDArray[np.float64]:
     kernel = memlab.source(FETCHES, f"fetch{len(coordinates)}")
     arguments = [texture, *coordinates, memlab.out(COUNT, "f32")]
-    result = memlab.run(kernel, grid=COUNT // 128, block=128, args=arguments)
+    result = memlab.run(kernel, device=device, grid=COUNT // 128, block=128, args=arguments)
     return result.outputs["out"].astype(np.float64)
 
 
@@ -96,7 +103,7 @@ def fetched(texture: object, coordinates: list[NDArray[np.float32]]) -> NDArray[
 )
 @pytest.mark.parametrize("shape", [(37,), (16,), (19, 45), (5, 11, 9)])
 def test_fetches_follow_the_programming_guide(
-    shape: tuple[int, ...], mode: str, normalized: bool, interpolation: str
+    shape: tuple[int, ...], mode: str, normalized: bool, interpolation: str, device: str
 ) -> None:
     generator = np.random.default_rng(len(shape))
     texels = generator.normal(size=shape).astype(np.float32)
@@ -105,29 +112,33 @@ def test_fetches_follow_the_programming_guide(
     expected = sampled(
         texels, coordinates, interpolation == "linear", [mode] * len(shape), normalized
     )
-    np.testing.assert_allclose(fetched(texture, coordinates), expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        fetched(texture, coordinates, device), expected, rtol=1e-6, atol=1e-6
+    )
 
 
-def test_each_dimension_has_its_own_address_mode() -> None:
+def test_each_dimension_has_its_own_address_mode(device: str) -> None:
     generator = np.random.default_rng(4)
     texels = generator.normal(size=(6, 7, 8)).astype(np.float32)
     coordinates = random_coordinates(generator, texels.shape, True)
     modes = ["mirror", "border", "wrap"]
     texture = memlab.texture(texels, filter="linear", address=modes, normalized=True)
     expected = sampled(texels, coordinates, True, modes, True)
-    np.testing.assert_allclose(fetched(texture, coordinates), expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        fetched(texture, coordinates, device), expected, rtol=1e-6, atol=1e-6
+    )
 
 
-def test_coordinates_without_a_place_read_an_element_or_the_border() -> None:
+def test_coordinates_without_a_place_read_an_element_or_the_border(device: str) -> None:
     strange = np.zeros(COUNT, np.float32)
     strange[:5] = [np.nan, np.inf, -np.inf, 3e38, -3e38]
     texels = np.arange(1, 9, dtype=np.float32)
-    assert fetched(memlab.texture(texels), [strange])[:5].tolist() == [1, 8, 1, 8, 1]
+    assert fetched(memlab.texture(texels), [strange], device)[:5].tolist() == [1, 8, 1, 8, 1]
     border = memlab.texture(texels, address="border")
-    assert fetched(border, [strange])[:5].tolist() == [1, 0, 0, 0, 0]
+    assert fetched(border, [strange], device)[:5].tolist() == [1, 0, 0, 0, 0]
     for mode in ("wrap", "mirror"):
         folded = memlab.texture(texels, address=mode, normalized=True, filter="linear")
-        assert set(fetched(folded, [strange])) <= set(np.arange(1, 9, 0.5))
+        assert set(fetched(folded, [strange], device)) <= set(np.arange(1, 9, 0.5))
 
 
 NUMBERS = """
@@ -150,25 +161,27 @@ extern "C" __global__ void floats4(cudaTextureObject_t t, float4 *out)
         ("f32", "float"),
     ],
 )
-def test_elements_are_read_as_they_are(dtype: str, vector: str) -> None:
+def test_elements_are_read_as_they_are(dtype: str, vector: str, device: str) -> None:
     bits = np.random.default_rng(1).integers(0, 256, 32 * 4 * int(dtype[1:]) // 8, np.uint8)
     values = bits.view(dtype[0] + str(int(dtype[1:]) // 8)).reshape(32, 4)
     kernel = memlab.source(NUMBERS.replace("TYPE4", f"{vector}4"), "raw4")
     arguments = [memlab.texture(values, channels=4), memlab.out((64, 4), dtype)]
-    found = memlab.run(kernel, grid=1, block=64, args=arguments).outputs["out"]
+    found = memlab.run(kernel, device=device, grid=1, block=64, args=arguments).outputs["out"]
     expected = np.concatenate([values, np.zeros_like(values)])  # linear memory reads 0 outside
     np.testing.assert_array_equal(found.view("u1"), expected.view("u1"))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "float16"])
-def test_elements_are_read_as_floats(dtype: str) -> None:
+def test_elements_are_read_as_floats(dtype: str, device: str) -> None:
     info = np.iinfo(dtype) if dtype != "float16" else None
     values = np.random.default_rng(2).integers(-100, 100, (32, 4)).astype(dtype)
     if info:
         values[0] = [info.min, info.max, 0, 1]
     kernel = memlab.source(NUMBERS.replace("TYPE4", "float4"), "floats4")
     texture = memlab.texture(values, channels=4, normalized_float=info is not None)
-    found = memlab.run(kernel, grid=1, block=32, args=[texture, memlab.out((32, 4), "f32")])
+    found = memlab.run(
+        kernel, device=device, grid=1, block=32, args=[texture, memlab.out((32, 4), "f32")]
+    )
     scaled = values if info is None else np.maximum(values / info.max, -1)
     np.testing.assert_allclose(found.outputs["out"], scaled, rtol=1e-7)
 
@@ -184,7 +197,7 @@ __global__ void layers(cudaTextureObject_t one, cudaTextureObject_t two, const f
 """
 
 
-def test_layers_are_not_interpolated_and_clamp() -> None:
+def test_layers_are_not_interpolated_and_clamp(device: str) -> None:
     generator = np.random.default_rng(5)
     one = generator.normal(size=(3, 21)).astype(np.float32)
     two = generator.normal(size=(3, 13, 21, 2)).astype(np.float32)
@@ -198,7 +211,7 @@ def test_layers_are_not_interpolated_and_clamp() -> None:
         memlab.out(COUNT, "f32"),
         memlab.out((COUNT, 2), "f32"),
     ]
-    result = memlab.run(memlab.source(LAYERS), grid=4, block=128, args=arguments)
+    result = memlab.run(memlab.source(LAYERS), device=device, grid=4, block=128, args=arguments)
     for number in range(3):
         chosen = np.clip(layer, 0, 2) == number
         places = [coordinate[chosen] for coordinate in coordinates]
@@ -216,12 +229,12 @@ __global__ void gather(cudaTextureObject_t t, const float *x, const float *y, fl
 """
 
 
-def test_gather_gives_one_channel_of_four_elements() -> None:
+def test_gather_gives_one_channel_of_four_elements(device: str) -> None:
     generator = np.random.default_rng(6)
     texels = generator.normal(size=(9, 12, 4)).astype(np.float32)
     x, y = (generator.integers(-8, 20, COUNT).astype(np.float32) for _ in range(2))
     arguments = [memlab.texture(texels, channels=4), x, y, memlab.out((COUNT, 4), "f32")]
-    result = memlab.run(memlab.source(GATHER), grid=4, block=128, args=arguments)
+    result = memlab.run(memlab.source(GATHER), device=device, grid=4, block=128, args=arguments)
     left, low = np.floor(x - 0.5).astype(int), np.floor(y - 0.5).astype(int)
     for number, (dx, dy) in enumerate([(0, 1), (1, 1), (1, 0), (0, 0)]):
         column, row = np.clip(left + dx, 0, 11), np.clip(low + dy, 0, 8)
@@ -252,7 +265,7 @@ __global__ void shift(cudaSurfaceObject_t from, cudaSurfaceObject_t to, int dx, 
 )
 @pytest.mark.parametrize(("mode", "padding"), [("Zero", "constant"), ("Clamp", "edge")])
 def test_surfaces_are_read_and_written(
-    kind: str, dtype: str, channels: int, mode: str, padding: Any
+    kind: str, dtype: str, channels: int, mode: str, padding: Any, device: str
 ) -> None:
     shape = (21, 37) if channels == 1 else (21, 37, channels)
     values = np.random.default_rng(7).integers(0, 100, shape).astype(dtype)
@@ -263,7 +276,7 @@ def test_surfaces_are_read_and_written(
         -2,
     ]
     kernel = memlab.source(SURFACES, f"shift<{kind}, cudaBoundaryMode{mode}>")
-    result = memlab.run(kernel, grid=(3, 3), block=(16, 8), args=arguments)
+    result = memlab.run(kernel, device=device, grid=(3, 3), block=(16, 8), args=arguments)
     around = [(4, 4), (4, 4)] + [(0, 0)] * (len(shape) - 2)
     expected = np.pad(values, around, padding)[2:23, 7:44]
     np.testing.assert_array_equal(result.outputs["to"], expected)
@@ -291,7 +304,7 @@ __global__ void copy(cudaSurfaceObject_t from, cudaSurfaceObject_t to, cudaSurfa
 """
 
 
-def test_surfaces_have_every_shape() -> None:
+def test_surfaces_have_every_shape(device: str) -> None:
     values = np.random.default_rng(8).normal(size=(5, 8, 8)).astype(np.float32)
     arguments = [
         memlab.surface(values, role="in"),
@@ -300,7 +313,9 @@ def test_surfaces_have_every_shape() -> None:
         memlab.surface(memlab.out((5, 64), "f32"), layered=True),
         memlab.out(4, "i32"),
     ]
-    outputs = memlab.run(memlab.source(VOLUMES), grid=5, block=(8, 8), args=arguments).outputs
+    outputs = memlab.run(
+        memlab.source(VOLUMES), device=device, grid=5, block=(8, 8), args=arguments
+    ).outputs
     for name in ("to", "line", "rows"):
         np.testing.assert_array_equal(outputs[name].reshape(values.shape), values)
     assert outputs["sizes"].tolist() == [8, 8, 5, 5]
