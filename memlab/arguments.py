@@ -10,8 +10,8 @@ from memlab.kernels.user import python_values
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memlab.kernels.user.arguments import ArraySpecification, Role
     from memlab.kernels.user.kernel import UserKernel
+    from memlab.kernels.user.specifications import ArraySpecification, Role
 
 
 def inout(array: object) -> ArraySpecification:

@@ -25,7 +25,9 @@ from memlab.kernels.launch import dtype_bytes
 from memlab.kernels.python.parameters import number_of, one_line, parsed_arguments, source_of
 from memlab.kernels.signature import KernelParameter
 from memlab.kernels.user.argument_layout import ArgumentLayout
-from memlab.kernels.user.arguments import (
+from memlab.kernels.user.compiled_source import CompiledSource
+from memlab.kernels.user.kernel import UserKernel, parse_defines
+from memlab.kernels.user.specifications import (
     NUMPY_DTYPES,
     AliasSpecification,
     ArraySpecification,
@@ -33,8 +35,6 @@ from memlab.kernels.user.arguments import (
     ScalarSpecification,
     Specification,
 )
-from memlab.kernels.user.compiled_source import CompiledSource
-from memlab.kernels.user.kernel import UserKernel, parse_defines
 
 INSTALL_ADVICE = "pip install 'memlab[numba]'"
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
-from memlab.kernels.user.arguments import (
+from memlab.kernels.user.parsing import parse_specification
+from memlab.kernels.user.specifications import (
     POINTERS,
     STRUCTURE,
     ArraySpecification,
     Specification,
-    parse_specification,
 )
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from typing import Any
 
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.user.argument_layout import ArgumentLayout
-from memlab.kernels.user.arguments import ConstantValues, ExpectedOutput, Specification
 from memlab.kernels.user.compile_commands import project_flags
 from memlab.kernels.user.compiled_source import (
     CompiledSource,
@@ -22,6 +21,7 @@ from memlab.kernels.user.compiled_source import (
 )
 from memlab.kernels.user.compiler_flags import flag_options
 from memlab.kernels.user.launch_options import CPP_STANDARDS, OPTION_READERS
+from memlab.kernels.user.specifications import ConstantValues, ExpectedOutput, Specification
 
 MAX_SOURCE_BYTES = 16 << 20
 """The longest source file that is read; a longer file is data that was named by mistake."""
@@ -63,7 +63,7 @@ class UserKernel:
         prec_sqrt: Whether float32 roots are exact to rounding.
         fmad: Whether products and sums are contracted to FMAs.
         ptxas_options: The optimization of ptxas, `-O0` to `-O3`; empty for its default, `-O3`.
-        args: A specification for each argument, as text or parsed: see `arguments`.
+        args: A specification for each argument, as text or parsed: see `specifications`.
         constants: The fills of `__constant__` and `__device__` arrays, `NAME=FILL`, or values from
             Python.
         expect: Expected values of outputs: `IDX=@FILE.npy` by the argument's number or name, or

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
 from memlab.kernels.launch import InMemoryArray
-from memlab.kernels.user.arguments import (
+from memlab.kernels.user.parsing import view_specification
+from memlab.kernels.user.specifications import (
     MAX_ELEMENTS,
     NUMPY_DTYPES,
     POINTERS,
@@ -28,7 +29,6 @@ from memlab.kernels.user.arguments import (
     ScalarSpecification,
     Specification,
     StructureSpecification,
-    view_specification,
 )
 from memlab.kernels.user.views import FILTERS, ViewKind
 

@@ -28,8 +28,8 @@ from memlab.device.tracing.trace import trace_launch
 from memlab.errors import MemlabError, UsageError
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.signature import KernelParameter, Signature
-from memlab.kernels.user import arguments, project, scaffold
 from memlab.kernels.user import kernel as user_kernel
+from memlab.kernels.user import parsing, project, scaffold
 from memlab.kernels.user.kernel import UserKernel
 
 HUGE = "0x" + "f" * 5000
@@ -98,8 +98,8 @@ def test_check_of_a_register_that_adds_to_itself() -> None:
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: arguments.parse_specification(f"f32[{HUGE}]"),
-        lambda: arguments.parse_specification(f"f32[{2**62},{2**62}]"),
+        lambda: parsing.parse_specification(f"f32[{HUGE}]"),
+        lambda: parsing.parse_specification(f"f32[{2**62},{2**62}]"),
         lambda: user_kernel.apply_launch_options(UserKernel("x.cu"), {"shared": HUGE}),
         lambda: user_kernel.apply_launch_options(UserKernel("x.cu"), {"grid": f"1,{HUGE}"}),
         lambda: user_kernel.apply_launch_options(UserKernel("x.cu"), {"args": [object()]}),

@@ -27,7 +27,7 @@ from memlab.kernels.launch import (
     Uniform,
 )
 from memlab.kernels.signature import KernelParameter, ModuleVariable, Signature, StructureMember
-from memlab.kernels.user import arguments, symbols
+from memlab.kernels.user import binding, parsing, specifications, symbols
 from memlab.kernels.user import kernel as user_kernel
 from memlab.kernels.user import launch as user_launch
 from memlab.kernels.user.compiler_flags import SWITCHES
@@ -35,7 +35,7 @@ from memlab.kernels.user.kernel import UserKernel
 from memlab.kernels.user.launch_options import CPP_STANDARDS
 
 LIMITS = Limits("NVIDIA H200", total_memory_bytes=140 << 30)
-TYPES = st.sampled_from(sorted(arguments.NUMPY_DTYPES))
+TYPES = st.sampled_from(sorted(specifications.NUMPY_DTYPES))
 SMALL = 1 << 16
 """The largest array that is filled; larger arrays are only described."""
 
@@ -68,13 +68,13 @@ EXTENTS = st.one_of(NUMBERS, st.lists(NUMBERS, max_size=4).map(",".join), WORDS)
 @st.composite
 def written(
     draw: st.DrawFn,
-) -> tuple[str, arguments.ScalarSpecification | arguments.ArraySpecification]:
+) -> tuple[str, specifications.ScalarSpecification | specifications.ArraySpecification]:
     """A valid specification and its content."""
     kind = draw(TYPES)
     if draw(st.booleans()):
         value = draw(numbers(kind))
         text = f"{kind}={value}"
-        return text, arguments.ScalarSpecification(kind, value, text)
+        return text, specifications.ScalarSpecification(kind, value, text)
     shape = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
     role = draw(st.sampled_from(["in", "out", "inout"]))
     fills: dict[str, Any] = {"random": None, "zeros": SingleValue(0), "ones": SingleValue(1)}
@@ -83,21 +83,23 @@ def written(
         low, high = sorted(
             draw(st.lists(numbers(kind, half=True), min_size=2, max_size=2, unique=True))
         )
-        name = "uniform" if kind in arguments.MAX_FLOATS else "randint"
+        name = "uniform" if kind in specifications.MAX_FLOATS else "randint"
         fills[f"{name}:{low}:{high}"] = Uniform(low, high)
     fill = None if role == "out" else draw(st.sampled_from([None, *fills]))
     text = f"{role}:{kind}[{','.join(map(str, shape))}]" + ("" if fill is None else f"={fill}")
-    return text, arguments.ArraySpecification(kind, shape, role, fills.get(fill or "random"), text)
+    return text, specifications.ArraySpecification(
+        kind, shape, role, fills.get(fill or "random"), text
+    )
 
 
 def numbers(kind: str, half: bool = False) -> st.SearchStrategy[Any]:
     """Values of a type; for floats optionally only up to half of the largest."""
-    if kind in arguments.MAX_FLOATS:
-        most = arguments.MAX_FLOATS[kind] / (2 if half else 1)
+    if kind in specifications.MAX_FLOATS:
+        most = specifications.MAX_FLOATS[kind] / (2 if half else 1)
         return st.floats(-most, most)
     if kind == "bool":
         return st.integers(0, 1)
-    info = np.iinfo(arguments.NUMPY_DTYPES[kind])
+    info = np.iinfo(specifications.NUMPY_DTYPES[kind])
     return st.integers(int(info.min), int(info.max))
 
 
@@ -105,7 +107,7 @@ def numbers(kind: str, half: bool = False) -> st.SearchStrategy[Any]:
 @cases(100)
 def test_what_is_written_is_read(case: tuple[str, Any]) -> None:
     text, meant = case
-    assert arguments.parse_specification(text) == meant
+    assert parsing.parse_specification(text) == meant
 
 
 def parameters() -> st.SearchStrategy[KernelParameter]:
@@ -135,7 +137,7 @@ def test_an_argument_is_one_of_its_parameter_or_refused(
     text: str, parameter: KernelParameter
 ) -> None:
     try:
-        (bound,) = arguments.bind_arguments([text], [parameter])
+        (bound,) = binding.bind_arguments([text], [parameter])
     except UsageError:
         return
     if isinstance(bound, Structure):

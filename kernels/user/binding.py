@@ -1,0 +1,102 @@
+"""Arguments bound to a kernel's parameters: each specification is checked against its parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memlab.errors import UsageError, suggest_nearest
+from memlab.kernels.launch import Argument, ArrayAlias, array_arguments, nested_arguments
+from memlab.kernels.signature import KernelParameter
+from memlab.kernels.user import views
+from memlab.kernels.user.hints import describe_parameters, structure_hint, unsupported_reason
+from memlab.kernels.user.parsing import parse_specification
+from memlab.kernels.user.specifications import STRUCTURE, ArraySpecification, Specification
+from memlab.kernels.user.typed_binding import (
+    bind_array,
+    bind_scalar,
+    bind_structure,
+    bind_view,
+    handle_spelling,
+    view_kind,
+)
+from memlab.kernels.user.untyped_binding import bind_untyped
+
+
+def bind_arguments(
+    texts: Sequence[str | Specification], parameters: Sequence[KernelParameter]
+) -> tuple[Argument, ...]:
+    """Parse the arguments of a kernel and check each against its parameter.
+
+    Args:
+        texts: A specification for each parameter, in the kernel's order: a text or, from Python,
+            an already parsed specification.
+        parameters: The parameters that the compiled kernel declares.
+
+    Raises:
+        UsageError: There are too many or too few arguments, or one is malformed or does not suit
+            its parameter; the message numbers arguments from 0.
+    """
+    if len(texts) != len(parameters):
+        raise UsageError(
+            f"the kernel takes {describe_parameters(parameters)}, got {len(texts)}: "
+            "give one --arg for each, in this order"
+        )
+    arguments = tuple(
+        _bind_argument(text, parameter, _parameter_label(index, parameter))
+        for index, (text, parameter) in enumerate(zip(texts, parameters, strict=True))
+    )
+    _check_aliases(arguments)
+    return arguments
+
+
+def _parameter_label(index: int, parameter: KernelParameter) -> str:
+    """Name a parameter in a message: `argument 2 (y, float *)`."""
+    number = f"argument {index}"
+    names = [name for name in (parameter.name, parameter.spelling) if name != number]
+    return f"{number} ({', '.join(names)})"
+
+
+def _bind_argument(text: str | Specification, parameter: KernelParameter, label: str) -> Argument:
+    if reason := unsupported_reason(parameter):
+        raise UsageError(f"{label} {reason}")
+    try:
+        argument = parse_specification(text) if isinstance(text, str) else text
+    except UsageError as error:
+        if parameter.kind == "structure" and STRUCTURE not in str(text):  # such as `float3=1,2,3`
+            hint = structure_hint(parameter)
+            raise UsageError(f"{label} is a structure, got {text!r}: {hint}") from None
+        raise UsageError(f"{label}: {error}") from None
+    kind = view_kind(parameter.spelling)
+    if isinstance(argument, ArraySpecification) and argument.view is not None:
+        return bind_view(argument, parameter.name, handle_spelling(parameter), label)
+    if kind:
+        raise UsageError(
+            f"{label} takes a {kind}, got {argument.text!r}: write {views.example(kind)}"
+        )
+    bind_kind = {
+        "scalar": bind_scalar,
+        "pointer": bind_array,
+        "structure": bind_structure,
+        "untyped": bind_untyped,
+    }
+    return bind_kind[parameter.kind](argument, parameter, label)
+
+
+def _check_aliases(arguments: Sequence[Argument]) -> None:
+    """Refuse a pointer to the array of another argument where none has this name and type."""
+    arrays = {array.name: array for array in array_arguments(arguments)}
+    for alias in nested_arguments(arguments):
+        if not isinstance(alias, ArrayAlias):
+            continue
+        if alias.array not in arrays:
+            hint = suggest_nearest(alias.array, arrays) if arrays else "no argument is an array"
+            raise UsageError(
+                f"{alias.name} is @{alias.array}, and no array argument has this name: {hint}; "
+                f"for an array from a file write f32[]=@{alias.array}"
+            )
+        held = arrays[alias.array].dtype
+        if alias.dtype not in ("", held):
+            raise UsageError(
+                f"{alias.name} points to {alias.dtype}, and @{alias.array} is an array of "
+                f"{held}: name one of {alias.dtype}"
+            )

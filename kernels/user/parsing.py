@@ -1,0 +1,209 @@
+"""Specifications of arguments: texts such as `inout:f32[4096]=ones`, parsed.
+
+A specification is data, and nothing in it is evaluated. Of a file only the shape is read here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from memlab.errors import UsageError, suggest_nearest
+from memlab.kernels.user import array_files, expressions, views
+from memlab.kernels.user.fills import (
+    is_number,
+    parse_fill,
+    parse_float,
+    parse_integer,
+    parse_scalar,
+)
+from memlab.kernels.user.hints import example_value
+from memlab.kernels.user.specifications import (
+    MAX_ELEMENTS,
+    NULL,
+    NUMPY_DTYPES,
+    POINTERS,
+    ROLES,
+    STRUCTURE,
+    AliasSpecification,
+    ArraySpecification,
+    NullSpecification,
+    Role,
+    ScalarSpecification,
+    Specification,
+    StructureSpecification,
+)
+
+SPECIFICATION_PATTERN = re.compile(
+    r"\s*(?:(?P<role>[A-Za-z]\w*):)?(?P<type>[A-Za-z]\w*)\s*(?:\[(?P<shape>[^\[\]]*)\])?"
+    r"\s*(?:=(?P<value>.*))?",
+    re.DOTALL,
+)
+_EXAMPLES = "write f32=2.0, i32[1024], inout:f32[64,64]=ones or f32[]=@x.npy"
+
+
+def parse_specification(text: str) -> Specification:
+    """Parse a specification.
+
+    Raises:
+        UsageError: It is malformed, its value is outside the range of its type, or the file
+            whose shape it takes cannot be read.
+    """
+    if is_number(text):  # its type is that of its parameter
+        return ScalarSpecification("", parse_float(text) or 0.0, text.strip())
+    if text.strip().startswith("@"):
+        return _parse_alias(text)
+    match = SPECIFICATION_PATTERN.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} is not an argument: {_EXAMPLES}")
+    role, kind, shape, value = match.group("role", "type", "shape", "value")
+    if text.strip() == NULL:
+        return NullSpecification(text)
+    if kind in views.VIEW_KINDS and shape is None and role is None:
+        return _parse_view(text, kind, value)
+    if kind == STRUCTURE and shape is None:
+        if role is None:
+            return parse_structure(text, value)
+        raise UsageError(
+            f"{text!r} has no dimensions: write {role}:{STRUCTURE}[N] for N elements, or "
+            f"{STRUCTURE}=1,2 for a structure passed by value"
+        )
+    if kind == POINTERS and shape is None:
+        raise UsageError(
+            f"{text!r} has no dimensions: write {POINTERS}[2]=in:f32[64],in:f32[32], an array for "
+            "each pointer"
+        )
+    if kind not in (*NUMPY_DTYPES, STRUCTURE, POINTERS) and kind == text.strip():
+        raise UsageError(
+            f"{text!r} is neither a type nor a symbol: {_EXAMPLES}, or give the symbol with "
+            f"--set {kind}=VALUE"
+        )
+    if kind not in (*NUMPY_DTYPES, STRUCTURE, POINTERS):
+        known = [*NUMPY_DTYPES, STRUCTURE, POINTERS, *views.VIEW_KINDS, NULL]
+        raise UsageError(f"{text!r} has the unknown type {kind!r}: {suggest_nearest(kind, known)}")
+    if role is not None and role not in ROLES:
+        raise UsageError(f"{text!r} has the unknown prefix {role!r}: use in:, out: or inout:")
+    if shape is not None:
+        return _parse_array(text, kind, shape, ROLES[role or "in"], value)
+    if role is not None:
+        raise UsageError(f"{text!r} has no dimensions: write {role}:{kind}[N] for N elements")
+    if value is None:
+        raise UsageError(
+            f"{text!r} has no value and no dimensions: write {kind}={example_value(kind)} for "
+            "a scalar, "
+            f"{kind}[N] for an array"
+        )
+    return ScalarSpecification(kind, parse_scalar(kind, value.strip()), text)
+
+
+def parse_structure(text: str, value: str | None) -> StructureSpecification:
+    """Parse a structure passed by value.
+
+    Args:
+        text: The whole specification, `struct=1,2.5`.
+        value: What is behind the `=`; None if there is none.
+
+    Raises:
+        UsageError: It names no file after an `@`.
+    """
+    written = (value or "").strip()
+    if written == "@":
+        raise UsageError("@ names no file: write @FILE.npy")
+    values = tuple(expressions.split_list(written)) if written else ()
+    path = written[1:] if written.startswith("@") else ""
+    return StructureSpecification(values, path, text)
+
+
+def _parse_view(text: str, kind: views.ViewKind, value: str | None) -> ArraySpecification:
+    """Parse a texture or a surface: `texture=f32[64,64]:linear`, `surface=out:f32[64]`."""
+    parts = views.split_view(text, kind, value)
+    if parts.role and parts.role not in ROLES:
+        raise UsageError(f"{text!r} has the unknown prefix {parts.role!r}: use in:, out: or inout:")
+    role = ROLES[parts.role or "in"]
+    if kind == "texture" and role != "in":
+        raise UsageError(f"{text!r}: kernels only read textures: leave out {parts.role}:")
+    array = _parse_array(text, parts.dtype, parts.shape, role, parts.fill)
+    shape = array.shape
+    if parts.channels > 1 and parts.shape.strip():
+        shape = (*shape, parts.channels)
+    elif parts.channels > 1 and (len(shape) < 2 or shape[-1] != parts.channels):
+        raise UsageError(
+            f"{text!r}: the file holds an array of {list(shape)}, whose last extent is not "
+            f"{parts.channels}: declare as many channels as it has"
+        )
+    return view_specification(replace(array, shape=shape), kind, parts.channels, parts.options)
+
+
+def view_specification(
+    array: ArraySpecification, kind: views.ViewKind, channels: int, options: Sequence[str]
+) -> ArraySpecification:
+    """A texture or surface of an array, whose last extent counts the channels if there are several.
+
+    Raises:
+        UsageError: There is no such texture or surface.
+    """
+    text, extents = array.text, len(array.shape) - (channels > 1)
+    view = views.make_view(text, kind, array.dtype, channels, options, extents)
+    views.check_view(text, view, array.dtype, array.shape)
+    return replace(array, view=view)
+
+
+def _parse_alias(text: str) -> AliasSpecification:
+    name = text.strip()[1:].strip()
+    if not name:
+        raise UsageError(f"{text!r} names no array: write @NAME, the name of another argument")
+    return AliasSpecification(name, text)
+
+
+def _parse_array(
+    text: str, dtype: str, shape: str, role: Role, value: str | None
+) -> ArraySpecification:
+    fill_text = (value or "").strip()
+    if dtype == POINTERS:
+        return _parse_pointers(text, shape, role, fill_text)
+    if not shape.strip() and role != "out" and fill_text[:1] == "@" and fill_text[1:]:
+        extents = array_files.file_array_shape(fill_text[1:])
+    else:
+        extents = tuple(parse_integer(part.strip()) or 0 for part in shape.split(","))
+    if min(extents) < 1:
+        raise UsageError(
+            f"{text!r} has invalid dimensions: write whole numbers from 1 on, "
+            f"as in {dtype}[1024] or {dtype}[64,64], or {dtype}[]=@FILE.npy for those of a file"
+        )
+    if math.prod(extents) > MAX_ELEMENTS:
+        raise UsageError(f"{text!r} has more elements than any memory: use smaller dimensions")
+    if role == "out" and value is not None:
+        raise UsageError(
+            f"{text!r} fills an array that only the kernel writes (out:), where elements that it "
+            f"never writes are detected: leave out ={value}, or write inout:"
+        )
+    if dtype == STRUCTURE:
+        return ArraySpecification(dtype, extents, role, None, text, fill_text)
+    fill = None if value is None else parse_fill(dtype, value.strip())
+    return ArraySpecification(dtype, extents, role, fill, text)
+
+
+def _parse_pointers(text: str, shape: str, role: Role, listed: str) -> ArraySpecification:
+    """Parse `ptr[2]=f32[64],@y`, whose arrays are parsed when their type is known."""
+    parts = expressions.split_list(listed) if listed else []
+    extents = tuple(
+        parse_integer(part.strip()) or 0 for part in (shape.strip() or str(len(parts))).split(",")
+    )
+    if not all(parts) or not parts:
+        raise UsageError(
+            f"{text!r} names no arrays: write {POINTERS}[2]=in:f32[64],in:f32[32], an array for "
+            f"each pointer, or {POINTERS}[8]=in:f32[64], one as large for each"
+        )
+    if role == "out":
+        raise UsageError(
+            f"{text!r}: a kernel reads the pointers of an array: write {POINTERS}[...], and out: "
+            f"at the arrays that it writes, {POINTERS}[2]=out:f32[64]"
+        )
+    if min(extents) < 1:
+        raise UsageError(
+            f"{text!r} has invalid dimensions: write a whole number from 1 on, as in "
+            f"{POINTERS}[2]=in:f32[64],in:f32[32]"
+        )
+    return ArraySpecification(POINTERS, extents, role, None, text, listed)
