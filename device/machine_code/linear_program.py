@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import highspy
 
 Floats = NDArray[np.float64]
 Row = Mapping[int, float]
@@ -66,8 +70,7 @@ class LinearProgram:
         matrix.start_ = np.cumsum([0, *(len(row) for row, _, _ in self._rows)])
         matrix.index_ = np.array([variable for row, _, _ in self._rows for variable in row])
         matrix.value_ = np.array([value for row, _, _ in self._rows for value in row.values()])
-        solver = highspy.Highs()
-        solver.setOptionValue("output_flag", False)
+        solver = _quiet_solver()
         solver.setOptionValue("threads", 1)
         solver.passModel(model)
         solver.run()
@@ -75,3 +78,17 @@ class LinearProgram:
             return None
         values: Floats = np.maximum(np.array(solver.getSolution().col_value), 0.0)
         return values
+
+
+def _quiet_solver() -> highspy.Highs:
+    """A solver that prints nothing, not even when it is made, as HiGHS does from 1.16 on."""
+    import highspy
+
+    class QuietSolver(highspy.Highs):
+        def enableCallbacks(self) -> None:  # noqa: N802 - the constructor calls it
+            self.setOptionValue("output_flag", False)
+            super().enableCallbacks()  # type: ignore[no-untyped-call]
+
+    solver = QuietSolver()  # type: ignore[no-untyped-call]
+    solver.setOptionValue("output_flag", False)
+    return solver
