@@ -60,7 +60,8 @@ def verify(launch: Launch, inputs: Arrays, outputs: Mapping[str, ActualOutput]) 
     Args:
         launch: The launch that was executed.
         inputs: The input arrays by name, as before the launch.
-        outputs: The outputs by name; those without a reference are reported as unverified.
+        outputs: The outputs by name; those without a reference may be left out, and are reported as
+            unverified.
 
     Returns:
         The verification of the worst output, with the elements of all outputs counted.
@@ -68,8 +69,9 @@ def verify(launch: Launch, inputs: Arrays, outputs: Mapping[str, ActualOutput]) 
     checks, unverified = [], []
     for buffer in launch.outputs:
         reference = launch.references.get(buffer.name)
-        actual = outputs[buffer.name]
-        check = reference and _compare_output(launch, buffer, actual, reference, inputs)
+        check = reference and _compare_output(
+            launch, buffer, outputs[buffer.name], reference, inputs
+        )
         if check:
             checks.append(check)
         else:

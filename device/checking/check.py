@@ -26,6 +26,7 @@ from memlab.device.emulator.checks.observations import Observation, Site
 from memlab.device.emulator.codegen.check_layout import STRONG, WEAK
 from memlab.device.emulator.machine.memory import KernelFault, describe_wild_address
 from memlab.device.emulator.machine.threads import block_coordinates
+from memlab.device.emulator.program.polling_loops import find_polling_loops
 from memlab.device.emulator.ptx import parser
 from memlab.device.emulator.ptx.parser import PtxError
 from memlab.device.emulator.sampling.block_sample import (
@@ -43,6 +44,10 @@ from memlab.text import plural
 
 WHOLE_GRID_LANE_INSTRUCTIONS = 150_000_000
 """Launches up to this size are checked whole, in a few seconds; larger ones by a sample."""
+_FIRST_LANE_INSTRUCTIONS = 15_000_000
+"""The first blocks of a grid larger than a chunk are executed one, one, two, four... at a time, up
+to this size or a chunk's, so that costly ones are few. Blocks that may wait for each other run
+together from the start."""
 
 _FAR_ELEMENTS = 1 << 40  # an address this far from every array belongs to none
 
@@ -173,12 +178,17 @@ def _run_checked(
         KernelFault: The kernel stopped itself before any mistake was found.
         UsageError: The record of all accesses needs more memory than is allowed.
     """
-    launch, step, done = execution.launch, execution.chunk_blocks, 0
+    launch, step, done, cost = execution.launch, execution.chunk_blocks, 0, 0
     try:
-        # The first chunk, which is executed in any case, tells what a block costs.
         blocks: BlockCoordinates = WholeGrid(launch.grid)
-        tally = execution.run(blocks[:step], observers=[checker])
-        done, cost = len(blocks[:step]), sum(tally.warps) * WARP_SIZE
+        # The first blocks, which are executed in any case, tell what a block costs.
+        may_wait = launch.blocks <= step or find_polling_loops(execution.program)
+        first = step if may_wait else 1
+        while done < min(step, launch.blocks) and cost < _FIRST_LANE_INSTRUCTIONS:
+            chunk = blocks[done : min(done + first, step)]
+            tally = execution.run(chunk, observers=[checker])
+            done, cost = done + len(chunk), cost + sum(tally.warps) * WARP_SIZE
+            first = done
         if cost / done * launch.blocks > WHOLE_GRID_LANE_INSTRUCTIONS:
             blocks = _sample_blocks(execution, done, cost / done)
         elif done < launch.blocks:

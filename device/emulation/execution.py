@@ -138,7 +138,9 @@ class Execution:
         self._done: list[NDArray[np.int64]] = []  # chunks that ran in parts since the last reset
         self._chunks: dict[Workspace, Chunk] = {}  # those that ran last, by their workspace
         self._cut_short = ""  # why blocks were cut short since the last reset
-        self._initialize()
+        for buffer in launch.outputs:
+            self._set_initial(buffer)
+        self._initialize_variables()
 
     @classmethod
     def of(
@@ -204,19 +206,31 @@ class Execution:
             self._numbers(buffer)[self._places[buffer.name]] = values
 
     def reset(self) -> None:
-        """Restore the initial values of output arrays and module variables."""
-        self._initialize()
+        """Restore the initial values of output arrays and module variables.
+
+        Of arrays only the pieces that were stored to: a few blocks write little of a large one.
+        """
+        for buffer in self.launch.outputs:
+            if buffer.view is not None:
+                self._set_initial(buffer)
+                continue
+            held, initial = self.memory.bytes_of(buffer.name), self.inputs.get(buffer.name)
+            for piece in self.memory.written_pieces(buffer.name):
+                held[piece] = POISON_BYTE if initial is None else array_bytes(initial)[piece]
+        self._initialize_variables()
         self.memory.forget_writes()
         self._done.clear()
         self._cut_short = ""
 
-    def _initialize(self) -> None:
-        """Set the initial values of output arrays and module variables."""
-        for buffer in self.launch.outputs:
-            if buffer.name in self.inputs:
-                self._store(buffer, self.inputs[buffer.name])
-            else:
-                self.memory.bytes_of(buffer.name)[:] = POISON_BYTE
+    def _set_initial(self, buffer: Buffer) -> None:
+        """Set the initial values of an output array."""
+        if buffer.name in self.inputs:
+            self._store(buffer, self.inputs[buffer.name])
+        else:
+            self.memory.bytes_of(buffer.name)[:] = POISON_BYTE
+
+    def _initialize_variables(self) -> None:
+        """Set the initial values of module variables."""
         launch_constants = {constant.name for constant in self.launch.constants}
         for variable in self.program.globals:
             initial = variable.initial or bytes(variable.size)
@@ -238,6 +252,8 @@ class Execution:
             return replace(UNVERIFIED, worst=reason)
         outputs = {}
         for output in self.launch.outputs:
+            if output.name not in self.launch.references:
+                continue
             values = self.array(output).reshape(-1)
             index = np.arange(values.size) if whole else self.elements_written(output)
             outputs[output.name] = ActualOutput(index, values if whole else values[index])

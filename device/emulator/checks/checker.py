@@ -36,7 +36,10 @@ from memlab.device.emulator.checks.program_analysis import (
 )
 from memlab.device.emulator.checks.races import RaceCheck
 from memlab.device.emulator.checks.release_acquire import ReleaseAcquireOrder
-from memlab.device.emulator.checks.undefined_values import UndefinedShuffleValues
+from memlab.device.emulator.checks.undefined_values import (
+    UndefinedSources,
+    UndefinedValues,
+)
 from memlab.device.emulator.codegen.check_layout import THREAD_BITS
 from memlab.device.emulator.machine.access_watch import WatchedAccess
 from memlab.device.emulator.machine.machine import Chunk
@@ -93,7 +96,11 @@ class Checker(ExecutionPolicy):
                 for name in outputs
             }
             self._initialisation = InitializationCheck(
-                self._observations, global_memory, widths, self._program.unit_bytes
+                self._observations,
+                global_memory,
+                widths,
+                self._program.unit_bytes,
+                self._program.early_loads,
             )
         units = global_memory.data.size // self._program.unit_bytes["global"]
         self._scratch = {"global": np.empty(units, np.int32)}
@@ -111,7 +118,7 @@ class Checker(ExecutionPolicy):
         self._members = MemberBounds(program)
         self._watched |= self._members.subscripts.keys()
         self._native = NativeChecks(program, tools, checks, self._members.accesses)
-        self._undefined: UndefinedShuffleValues | None = None
+        self._undefined: UndefinedValues | None = None
         self._group = 0
         if self._program.has_warp_barriers:
             self._group = WARP_SIZE
@@ -158,9 +165,19 @@ class Checker(ExecutionPolicy):
         self._barriers.schedule = chunk.scheduler
         self._barriers.participants = chunk.warp_synchronization
         self._native.begin(chunk, self._numbers, self._order, self._scratch, self._barriers.places)
-        if "synccheck" in self._selected_tools and self._program.has_shuffles:
-            self._undefined = UndefinedShuffleValues(
-                self._observations, threads, self._numbers, chunk.operands, self._barriers
+        sources = UndefinedSources(
+            "synccheck" in self._selected_tools and self._program.has_shuffles,
+            self._program.early_loads if self._initialisation is not None else (),
+            self._initialisation,
+        )
+        if sources.shuffles or sources.loads:
+            self._undefined = UndefinedValues(
+                self._observations,
+                threads,
+                self._numbers,
+                chunk.operands,
+                self._barriers,
+                sources,
             )
 
     def instruction_bound(self, index: int, step: DecodedInstruction, action: Action) -> Action:

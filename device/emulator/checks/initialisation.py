@@ -2,12 +2,14 @@
 
 The state of memory is kept per unit: the bytes of the program's narrowest access to that state
 space. A read is at fault if all units of an element are unwritten, since copying a structure also
-reads its padding.
+reads its padding. The reads of early loads, which the compiler may have moved above the branch that
+needs them, are handed on: only the use of what they read is at fault (`undefined_values`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,23 @@ from memlab.device.emulator.checks.access import MemoryAccess
 from memlab.device.emulator.checks.observations import Lanes, Observations
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE
 from memlab.device.emulator.machine.memory import GlobalMemory, Segment
+
+
+@dataclass(frozen=True)
+class UnwrittenRead:
+    """Elements that an early load has read before anything was written there.
+
+    Attributes:
+        space: The state space.
+        lanes: The lane of each element, shape (n,).
+        elements: Which element of the load it is, by order, shape (n,).
+        addresses: Byte addresses, shape (n,).
+    """
+
+    space: str
+    lanes: Lanes
+    elements: Lanes
+    addresses: Lanes
 
 
 class InitializationCheck:
@@ -27,12 +46,15 @@ class InitializationCheck:
         memory: GlobalMemory,
         outputs: Mapping[str, int],
         unit_bytes: Mapping[str, int],
+        early_loads: Collection[int] = (),
     ) -> None:
         """Begin with the output arrays in global memory unwritten.
 
         `outputs` maps each output to the bytes of its widest store of elements wider than a byte;
-        1 if there is no such store, or none is known.
+        1 if there is no such store, or none is known. `early_loads` are instructions.
         """
+        self._early_loads = early_loads
+        self._early_reads: list[UnwrittenRead] = []
         self._observations, self._memory, self._unit_bytes = observations, memory, unit_bytes
         self._widest_store_bytes = outputs
         unit = unit_bytes["global"]
@@ -57,6 +79,9 @@ class InitializationCheck:
         if access.kind != "store" and unwritten.any():
             missing = access.units_of_whole_elements(unwritten)
             lanes = access.lanes_of_units(missing)
+            if access.step in self._early_loads and access.space != "global":
+                self._note_early(access, missing)
+                return
             missing = missing[np.diff(lanes, prepend=-1) != 0]  # the first unit of each lane
             self._observations.add(
                 "initcheck",
@@ -68,6 +93,20 @@ class InitializationCheck:
             )
         if access.kind != "load":
             empty[access.units] = False
+
+    def take_early_reads(self) -> list[UnwrittenRead]:
+        """What early loads have read of unwritten memory since the last call."""
+        taken, self._early_reads = self._early_reads, []
+        return taken
+
+    def _note_early(self, access: MemoryAccess, missing: Lanes) -> None:
+        per_element = access.element_bytes // access.unit_bytes
+        first = missing[missing % per_element == 0]  # the first unit of each element
+        lanes = access.lanes[access.lanes_of_units(first)]
+        elements = first % access.width // per_element
+        self._early_reads.append(
+            UnwrittenRead(access.space, lanes, elements, access.addresses(first))
+        )
 
     def never_written(
         self, name: str, padding: NDArray[np.bool_] | None = None

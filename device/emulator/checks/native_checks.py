@@ -277,6 +277,7 @@ def _check_records(
     Instructions that are always left to the tools have none.
     """
     analysis, layout = analyze(program), lay_out_frame(program)
+    uses = analysis.uses_of_shuffles | analysis.uses_of_early_loads
     barriers = {index for index, step in enumerate(program.steps) if step.row.kind == "barrier"}
     watched = barriers | find_watched_instructions(program, tools)
     kinds = {
@@ -288,7 +289,7 @@ def _check_records(
     for number, (index, kind) in enumerate(kinds.items()):
         step, record = program.steps[index], records[number]
         record["index"], record["kind"] = index, CHECK_KINDS.index(kind)
-        record["uses_marks"] = index in analysis.uses_of_shuffles
+        record["uses_marks"] = index in uses
         if step.row.kind not in ACCESS_KINDS:
             continue
         operands = step.instruction.operands

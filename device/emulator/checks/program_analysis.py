@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -50,6 +50,8 @@ class ProgramAnalysis:
         exchanged_loads: By shuffle or vote, the loads whose values may go into it.
         has_shuffles: Whether lanes read the registers of others.
         uses_of_shuffles: The instructions that a shuffle's undefined value may reach.
+        early_loads: The loads that the compiler may have moved above the branch that needs them.
+        uses_of_early_loads: The instructions that the value of such a load may reach.
         async_copies: The instructions that are the store of an asynchronous copy.
         noncoherent_loads: The loads through the read-only cache (`ld.global.nc`).
         stores: Whether each instruction is a store, shape (instructions,).
@@ -67,7 +69,9 @@ class ProgramAnalysis:
     has_partial_barriers: bool
     exchanged_loads: Mapping[int, frozenset[int]]
     has_shuffles: bool
-    uses_of_shuffles: Collection[int]
+    uses_of_shuffles: Set[int]
+    early_loads: Set[int]
+    uses_of_early_loads: Set[int]
     async_copies: Collection[int]
     noncoherent_loads: Collection[int]
     stores: Lanes
@@ -80,7 +84,8 @@ def analyze(program: Program) -> ProgramAnalysis:
     """Analyze a program; the result is kept for its next launch."""
     steps, orders = program.steps, memory_orders(program.steps)
     read = {name for step in steps for name in registers_read(step)}
-    uses = frozenset(_find_uses_of_shuffles(steps))
+    shuffles = {index for index, step in enumerate(steps) if is_shuffle(step)}
+    early_loads = _find_early_loads(steps)
     return ProgramAnalysis(
         steps=steps,
         lines=np.array([step.instruction.source_line for step in steps]),
@@ -91,8 +96,10 @@ def analyze(program: Program) -> ProgramAnalysis:
         has_warp_barriers=any(map(is_warp_barrier, steps)),
         has_partial_barriers=any(map(is_partial, steps)),
         exchanged_loads=find_exchanged_loads(steps),
-        has_shuffles=any(map(is_shuffle, steps)),
-        uses_of_shuffles=uses,
+        has_shuffles=bool(shuffles),
+        uses_of_shuffles=_find_uses(steps, shuffles),
+        early_loads=early_loads,
+        uses_of_early_loads=_find_uses(steps, early_loads),
         async_copies=frozenset(
             index
             for index, step in enumerate(steps)
@@ -128,6 +135,8 @@ def find_watched_instructions(program: Program, tools: frozenset[str]) -> frozen
     }
     if "synccheck" in tools:
         watched.update(analyze(program).uses_of_shuffles, _find_ends(program.steps))
+    if "initcheck" in tools:
+        watched.update(analyze(program).uses_of_early_loads)
     if "racecheck" in tools:
         watched.update(analyze(program).exchanged_loads)
     return frozenset(watched)
@@ -186,21 +195,77 @@ def _find_ends(steps: Sequence[DecodedInstruction]) -> Iterator[int]:
             yield index
 
 
-def _find_uses_of_shuffles(steps: Sequence[DecodedInstruction]) -> Iterator[int]:
-    """The instructions that read or overwrite a register that a shuffle's result may reach."""
-    if not any(map(is_shuffle, steps)):
-        return
-    reached, grows = set[str](), True
+def _find_early_loads(steps: Sequence[DecodedInstruction]) -> frozenset[int]:
+    """The loads that the compiler may have moved above the branch that needs them.
+
+    It may do so where the address is that of a variable in shared or local memory, which is known
+    to exist. Then an instruction chooses between the value and another one.
+    """
+    variables = _registers_of_variables(steps)
+    loads = {
+        index
+        for index, step in enumerate(steps)
+        if step.row.kind == "load"
+        and step.row.space in ("shared", "local", "generic")
+        and variables.issuperset(registers_read(step))
+    }
+    return frozenset(index for index in loads if _is_chosen(steps, _reached(steps, {index})))
+
+
+def _registers_of_variables(steps: Sequence[DecodedInstruction]) -> set[str]:
+    """The registers whose value is the same for all threads: addresses of variables, numbers."""
+    writers: dict[str, list[DecodedInstruction]] = {}
+    for step in steps:
+        for name in registers_written(step):
+            writers.setdefault(name, []).append(step)
+    # A register of a loop has two writers: one before the loop.
+    single = {name: of[0] for name, of in writers.items() if len(of) == 1}
+    known, grows = set[str](), True
+    while grows:
+        new = {
+            name
+            for name, step in single.items()
+            if name not in known
+            and step.row.kind == "lanes"
+            and known.issuperset(registers_read(step))
+        }
+        known |= new
+        grows = bool(new)
+    return known
+
+
+def _is_chosen(steps: Sequence[DecodedInstruction], reached: Set[str]) -> bool:
+    """Whether an instruction may drop a value that may be in some registers for another one."""
+    return any(
+        not {"selp", "and", "or"}.isdisjoint(step.row.opcode.split("."))
+        and not reached.isdisjoint(registers_read(step))
+        for step in steps
+    )
+
+
+def _find_uses(steps: Sequence[DecodedInstruction], sources: Collection[int]) -> frozenset[int]:
+    """The instructions that read or overwrite a register that the result of `sources` may reach."""
+    reached = _reached(steps, sources)
+    return frozenset(
+        index
+        for index, step in enumerate(steps)
+        if not reached.isdisjoint((*registers_read(step), *registers_written(step)))
+    )
+
+
+def _reached(steps: Sequence[DecodedInstruction], sources: Collection[int]) -> set[str]:
+    """The registers that the result of `sources` may reach, by arithmetic and shuffles."""
+    reached = {name for index in sources for name in registers_written(steps[index])}
+    grows = bool(reached)
     while grows:
         before = len(reached)
         for step in steps:
-            hands_on = step.row.kind == "lanes" and not reached.isdisjoint(registers_read(step))
-            if hands_on or is_shuffle(step):
+            if step.row.kind != "lanes" and not is_shuffle(step):
+                continue
+            if not reached.isdisjoint(registers_read(step)):
                 reached.update(registers_written(step))
         grows = len(reached) > before
-    for index, step in enumerate(steps):
-        if not reached.isdisjoint((*registers_read(step), *registers_written(step))):
-            yield index
+    return reached
 
 
 def _narrowest_access_bytes(steps: Sequence[DecodedInstruction], space: str) -> int:

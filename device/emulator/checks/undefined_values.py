@@ -1,19 +1,24 @@
-"""synccheck: values that a shuffle reads from a lane that does not execute it, and their use.
+"""Values in registers that are undefined, and their use.
 
-Such a value is undefined (PTX ISA, "shfl.sync"). Reading it is no mistake: in a sum over half a
-warp, the upper lanes read beyond the half, and their result is not used. So registers carry, per
-lane, the shuffle from which they hold an undefined value. It is reported when the value is stored,
-or decides an address or a branch.
+A value that a shuffle reads from a lane which does not execute it is undefined (PTX ISA,
+"shfl.sync"), and so is one that is loaded from memory before anything was written there. Reading it
+is no mistake by itself. In a sum over half a warp, the upper lanes read beyond the half, and their
+result is not used. A load that the compiler moved above the branch that needs it (an *early load*)
+is also executed by threads that do not need it. So registers carry, per lane, the instruction from
+which they hold an undefined value. It is reported when the value is stored, or decides an address
+or a branch: for shuffles by synccheck, for early loads by initcheck.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from memlab.device.emulator.checks.barriers import BarrierCheck
+from memlab.device.emulator.checks.initialisation import InitializationCheck, UnwrittenRead
 from memlab.device.emulator.checks.observations import Lanes, Observations
 from memlab.device.emulator.checks.program_analysis import is_shuffle
 from memlab.device.emulator.isa import warp
@@ -22,22 +27,38 @@ from memlab.device.emulator.machine.operands import Operands, Source
 from memlab.device.emulator.machine.threads import Threads
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
+    destinations,
     registers_read,
     registers_written,
 )
-from memlab.device.emulator.ptx.parser import Address, Operand, registers_of
+from memlab.device.emulator.ptx.parser import Address, Operand, Register, registers_of
 from memlab.device.properties import WARP_SIZE
 
 UndefinedMarks: TypeAlias = Lanes
-"""Per lane, the shuffle, the reading lane and the source lane as one number; the smallest of
-several; `_DEFINED` if the value is defined."""
+"""Per lane, the instruction, the reading lane and the source lane as one number; the smallest of
+several; `_DEFINED` if the value is defined. Of a load, the element stands for the source lane."""
 
 _DEFINED = np.int64(1 << 62)
 _STORE_KINDS = ("store", "atomic", "reduce")
 _VISIBLE_SPACES = ("global", "shared", "generic")
 
 
-class UndefinedShuffleValues:
+@dataclass(frozen=True)
+class UndefinedSources:
+    """Where undefined values may come from.
+
+    Attributes:
+        shuffles: Whether they come from shuffles.
+        loads: The early loads that they come from.
+        initialisation: Tells what such loads read; None where there are none.
+    """
+
+    shuffles: bool
+    loads: Collection[int] = ()
+    initialisation: InitializationCheck | None = None
+
+
+class UndefinedValues:
     """The undefined values in the registers of a chunk of blocks."""
 
     def __init__(
@@ -47,8 +68,12 @@ class UndefinedShuffleValues:
         numbers: Lanes,
         operands: Operands,
         barriers: BarrierCheck,
+        sources: UndefinedSources,
     ) -> None:
         """Follow a chunk; `numbers` are its lanes' threads."""
+        self._sources = sources
+        # By early load: the state space, and what was unwritten: addresses by element and lane.
+        self._reads: dict[int, tuple[str, Lanes]] = {}
         self._observations, self._barriers = observations, barriers
         self._threads, self._numbers, self._operands = threads, numbers, operands
         self._lanes = threads.lanes
@@ -68,9 +93,13 @@ class UndefinedShuffleValues:
         """Extend the action of an instruction by its effect on undefined values."""
         if is_shuffle(step):
             return self._shuffle_action(index, step, action)
+        if index in self._sources.loads:
+            return self._load_action(index, step, action)
         targets = tuple(registers_written(step))
         marks_of = self._propagation_rule(step)
         used = self._used(step)
+        # What a load has read is not followed into memory, nor into what a warp computes together.
+        consumed = () if step.row.kind == "lanes" else tuple(registers_read(step))
 
         def run(mask: Lanes) -> None:
             if not self._marks:
@@ -78,6 +107,8 @@ class UndefinedShuffleValues:
                 return
             if used:
                 self.use(used, mask)
+            if consumed and self._reads:
+                self.use(consumed, mask, of_loads=True)
             marks = marks_of()
             action(mask)
             for name in targets:
@@ -85,15 +116,27 @@ class UndefinedShuffleValues:
 
         return run
 
-    def use(self, registers: Collection[str], mask: Lanes) -> None:
-        """Report undefined values in registers that lanes, as a mask, use visibly."""
+    def use(self, registers: Collection[str], mask: Lanes, of_loads: bool = False) -> None:
+        """Report undefined values in registers that lanes, as a mask, use visibly.
+
+        Args:
+            registers: The registers.
+            mask: The lanes.
+            of_loads: Whether only values that were loaded count.
+        """
         marks = self._marks_of(registers)
         if marks is None:
             return
         users = np.flatnonzero(mask & (marks != _DEFINED) & (marks != self._reported))
-        self._reported[users] = marks[users]
         reads, source = np.divmod(marks[users], WARP_SIZE)
         steps, reader = np.divmod(reads, self._lanes)
+        loaded = np.isin(steps, list(self._reads))
+        self._report_reads(steps[loaded], reader[loaded], source[loaded])
+        if of_loads:
+            self._reported[users[loaded]] = marks[users[loaded]]
+            return
+        self._reported[users] = marks[users]
+        steps, reader, source = steps[~loaded], reader[~loaded], source[~loaded]
         source += reader // WARP_SIZE * WARP_SIZE
         is_thread = self._threads.alive[source]
         self._report(steps[~is_thread], reader[~is_thread], None)
@@ -112,7 +155,55 @@ class UndefinedShuffleValues:
                 None if source is None else self._numbers[source],
             )
 
+    def _report_reads(self, steps: Lanes, reader: Lanes, elements: Lanes) -> None:
+        """Report what early loads read, at the loads."""
+        for step in np.unique(steps).tolist():
+            space, addresses = self._reads[step]
+            lanes, of = reader[steps == step], elements[steps == step]
+            self._observations.add(
+                "initcheck",
+                "uninitialized read",
+                space,
+                addresses[of, lanes],
+                step,
+                self._numbers[lanes],
+            )
+
     # --- Propagation -------------------------------------------------------------------------
+
+    def _load_action(self, index: int, step: DecodedInstruction, action: Action) -> Action:
+        """Extend an early load: what it reads of unwritten memory is undefined."""
+        initialisation = self._sources.initialisation
+        assert initialisation is not None
+        targets = [to.name if isinstance(to, Register) else "" for to in destinations(step)]
+        used = self._used(step)
+
+        def run(mask: Lanes) -> None:
+            if used and self._marks:
+                self.use(used, mask)
+            action(mask)
+            marks: list[UndefinedMarks | None] = [None] * len(targets)
+            for read in initialisation.take_early_reads():
+                self._note(index, read, marks)
+            for name, now in zip(targets, marks, strict=True):
+                if name:
+                    self._set(name, now, mask)
+
+        return run
+
+    def _note(self, index: int, read: UnwrittenRead, marks: list[UndefinedMarks | None]) -> None:
+        """Mark what lanes have read of unwritten memory, for each element of a load."""
+        shape = len(marks), self._lanes
+        _, addresses = self._reads.setdefault(index, (read.space, np.zeros(shape, np.int64)))
+        addresses[read.elements, read.lanes] = read.addresses
+        new = np.full(shape, _DEFINED)
+        new[read.elements, read.lanes] = (
+            index * self._lanes + read.lanes
+        ) * WARP_SIZE + read.elements
+        for number, own in enumerate(new):
+            held = marks[number]
+            marks[number] = own if held is None else np.minimum(held, own)
+        self._reported[read.lanes] = _DEFINED  # each execution of the load counts
 
     def _shuffle_action(self, index: int, step: DecodedInstruction, action: Action) -> Action:
         """Extend a shuffle: it moves marks as it moves values, and makes new ones."""
@@ -139,7 +230,7 @@ class UndefinedShuffleValues:
             marks = None
             if held is not None:
                 marks = np.take_along_axis(held.reshape(shape), source, axis=1)
-            if not takes_part[active].all():
+            if self._sources.shuffles and not takes_part[active].all():
                 source_lanes = np.take_along_axis(lanes, source, axis=1)
                 excused = self._barriers.faulty[source_lanes]
                 new = (index * self._lanes + lanes) * WARP_SIZE + source

@@ -122,7 +122,7 @@ class Check(Record):
     needs_written: int  # whether it may read what was never written
     may_race: int
     is_noncoherent: int  # whether it loads through the read-only cache (`ld.global.nc`)
-    uses_marks: int  # whether an undefined value of a shuffle may reach it
+    uses_marks: int  # whether an undefined value of a register may reach it
     footprint: Pointer[Footprint]  # that of its last execution
     exchange_times: Pointer[int]  # of an exchange, per warp: the time of its last execution
     exchange_partners: Pointer[Int32]  # per lane: the lanes with which it executed it, as bits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -159,13 +159,27 @@ class GlobalMemory(Segment):
     def elements_written(self, name: str) -> NDArray[np.int64]:
         """Row-major positions of the elements that were stored to."""
         array = self.find(name)
-        start = (array.address - GLOBAL_BASE) // self.unit_bytes
         per_element = max(array.element_bytes // self.unit_bytes, 1)
-        count = array.size // array.element_bytes * per_element
-        units = self.units_written[start : start + count]
-        if per_element == 1:
-            return np.flatnonzero(units)
-        return np.flatnonzero(units.reshape(-1, per_element).any(axis=1))
+        units = self._units_of(array)[: array.size // array.element_bytes * per_element]
+        step = _PIECE_UNITS - _PIECE_UNITS % per_element
+        found = [np.zeros(0, np.int64)]
+        for start in range(0, len(units), step):  # most of a large array was never touched
+            piece = units[start : start + step]
+            if piece.any():
+                written = piece.reshape(-1, per_element).any(axis=1)
+                found.append(np.flatnonzero(written) + start // per_element)
+        return np.concatenate(found)
+
+    def written_pieces(self, name: str) -> Iterator[slice]:
+        """The parts of an array's bytes, each of some KiB, in which there were stores."""
+        units = self._units_of(self.find(name))
+        for start in range(0, len(units), _PIECE_UNITS):
+            if units[start : start + _PIECE_UNITS].any():
+                yield slice(start * self.unit_bytes, (start + _PIECE_UNITS) * self.unit_bytes)
+
+    def _units_of(self, array: DeviceArray) -> NDArray[np.uint16]:
+        start = (array.address - GLOBAL_BASE) // self.unit_bytes
+        return self.units_written[start : start - (-array.size // self.unit_bytes)]
 
     def forget_writes(self) -> None:
         """Forget which elements were stored to; memory that was never touched stays so."""

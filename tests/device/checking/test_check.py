@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from memlab.device.budget import Budget, EmulationTimeoutError
 from memlab.device.checking.check import check_launch
-from memlab.device.checking.findings import TOOLS, CheckFinding, CheckReport
+from memlab.device.checking.findings import TOOLS, CheckFinding, CheckReport, Tool
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.measurement import DeviceSummary
 from memlab.kernels.catalog import CATALOG
@@ -42,6 +42,7 @@ def run(
     clean: bool = False,
     shared: int = 0,
     budget: Budget | None = None,
+    tools: tuple[Tool, ...] = TOOLS,
 ) -> CheckReport:
     """Check the kernel `k` of a source."""
     launch = Launch(
@@ -60,7 +61,8 @@ def run(
         references={},
         tolerance=0.0,
     )
-    return check_launch(launch, compile_launch(launch, (9, 0)), DEVICE, budget=budget)
+    compiled = compile_launch(launch, (9, 0))
+    return check_launch(launch, compiled, DEVICE, tools=tools, budget=budget)
 
 
 def place(block: int, thread: int) -> tuple[Dim3, Dim3]:
@@ -312,6 +314,33 @@ def test_reads_of_unwritten_memory_are_reported() -> None:
     never = by_element["c[40] of 64 elements"]
     assert (never.kind, never.at.line, never.count) == ("never written", 0, 1)
     assert run(UNWRITTEN, *arguments, block=64, clean=True).findings == ()
+
+
+EARLY = """k(const float* a, float* b, int n) {
+  struct Source {  // gives a value to the threads before n
+    static __device__ __noinline__ bool take(const float* a, int n, float& to) {
+      if (threadIdx.x >= n) return false;
+      to = a[threadIdx.x];
+      return true;
+    }
+  };
+  float own;
+#ifdef CLEAN
+  b[threadIdx.x] = Source::take(a, n, own) ? own : -1;
+#else
+  b[threadIdx.x] = Source::take(a, n, own) || threadIdx.x >= 25 ? own : -1; // use
+#endif
+}"""
+"""The compiler reads `own` in all threads, and then chooses between its value and -1."""
+
+
+@pytest.mark.parametrize("tools", [("initcheck",), TOOLS])
+def test_a_value_that_is_read_early_is_at_fault_where_it_is_used(tools: tuple[Tool, ...]) -> None:
+    arguments = (floats("a", 32), output("b", 32), Scalar("n", "int32", 20))
+    assert run(EARLY, *arguments, clean=True, tools=tools).findings == ()
+    used = only(run(EARLY, *arguments, tools=tools))
+    assert (used.kind, used.space, used.count) == ("uninitialized read", "local", 32 - 25)
+    assert at(used) == (line(EARLY, "use"), place(0, 25))
 
 
 def test_what_data_leaves_unwritten_is_noted_and_no_finding() -> None:
@@ -1135,6 +1164,20 @@ def test_tools_can_be_selected_and_large_grids_are_sampled() -> None:
     assert report.coverage.blocks_emulated < report.coverage.blocks_total == 1600
     assert report.verification.status == "passed"
     assert 0 < report.verification.checked < report.verification.total
+
+
+def test_few_blocks_are_checked_where_each_does_much() -> None:
+    """A block of 20,000 turns is as much as the 512 that fit a chunk may do together."""
+    source = """k(const float* a, float* b, int n) {
+  float sum = 0;
+  for (int j = 0; j < n; j++) sum = sum * a[j] + a[j];
+  b[blockIdx.x * 32 + threadIdx.x] = sum;
+}"""
+    n = 20_000
+    arguments = (floats("a", n), output("b", 2048 * 32), Scalar("n", "int32", n))
+    report = run(source, *arguments, grid=2048)
+    assert report.findings == ()
+    assert 3 <= report.coverage.blocks_emulated <= 64
 
 
 def test_an_endless_kernel_keeps_its_findings() -> None:

@@ -118,3 +118,60 @@ def test_values_that_two_arms_bring_to_one_shuffle_keep_their_marks() -> None:
       END: st.global.u32 [%a0], %z;"""
     (mistake,) = undefined(body)
     assert (mistake.count, mistake.at) == (20, (1, 0, 19))
+
+
+LOADED = """.reg .pred %p<9>; .reg .b32 %t, %x, %y, %z; .reg .b64 %a<4>, %s;
+.local .align 8 .b8 own[16]; .shared .align 4 .b8 s[256];
+ld.param.u64 %a0, [a]; mov.u32 %t, %tid.x; setp.lt.u32 %p7, %t, 4; setp.eq.u32 %p6, %t, 3;
+mov.u64 %s, own; @%p7 st.local.u32 [%s+4], 7;
+""".replace("\n", " ")
+"""Of the second element of `own`, only lanes 0 to 3 have written theirs."""
+
+CHOSEN = "ld.local.u32 %x, [%s+4]; selp.u32 %y, %x, 5, {}; "
+
+
+def loaded(body: str) -> list[Mistake]:
+    text = numbered("\n".join([LOADED, *body.split("\n"), "ret;"]))
+    found = check(kernel(text, ".u64 a"), {"a": np.zeros(64, np.uint32)}, block=32)
+    return [each for each in found.mistakes if each.kind == "uninitialized read"]
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        # What is not chosen does not count; a load whose value is not chosen from counts as a read.
+        (CHOSEN.format("%p7") + STORE.format("%y"), 0),
+        ("not.pred %p1, %p6; " + CHOSEN.format("%p1") + STORE.format("%y"), 28),
+        ("ld.local.u32 %x, [%s+4];", 28),
+        ("ld.local.u32 %x, [own+4]; selp.u32 %y, 5, %x, %p6; " + STORE.format("%x"), 28),
+        (CHOSEN.format("%p6"), 0),
+        # It is used where it is stored, read by others, or decides an address or a branch.
+        (CHOSEN.format("%p7") + "st.local.u32 [%s], %x;", 28),
+        (CHOSEN.format("%p7") + "st.local.u32 [%s], %y;", 0),
+        (CHOSEN.format("%p7") + "setp.eq.u32 %p1, %x, 9; @%p1 bra END;\nEND: mov.u32 %y, 2;", 28),
+        (CHOSEN.format("%p7") + "setp.eq.u32 %p1, %x, 9; vote.sync.any.pred %p2, %p1, -1;", 28),
+        (CHOSEN.format("%p7") + "and.b32 %z, %x, 60; st.shared.u32 [%z], %t;", 28),
+        (CHOSEN.format("%p7") + "@%p6 st.global.u32 [%a0], %x;", 0),
+        (
+            CHOSEN.format("%p7")
+            + "shfl.sync.idx.b32 %z, %x, 9, 31, -1; @%p6 "
+            + STORE.format("%z"),
+            1,
+        ),
+        # Each execution counts; of a vector, each element.
+        (CHOSEN.format("%p7") + STORE.format("%x") + CHOSEN.format("%p7") + STORE.format("%x"), 56),
+        ("ld.local.v2.u32 {%x, %z}, [%s]; selp.u32 %y, %z, 5, %p7; " + STORE.format("%y"), 0),
+    ],
+)
+def test_an_early_load_counts_where_its_value_is_used(body: str, count: int) -> None:
+    found = loaded(body)
+    assert sum(each.count for each in found) == count
+    if count >= 28:
+        assert (found[0].space, found[0].offset, found[0].at) == ("local", 4, (2, 0, 4))
+
+
+def test_an_early_load_of_a_vector_names_the_element() -> None:
+    body = "st.local.u32 [%s], 1; ld.local.v2.u32 {%x, %z}, [%s]; selp.u32 %y, %z, 5, %p7; "
+    assert loaded(body + STORE.format("%x")) == []
+    (mistake,) = loaded(body + STORE.format("%z"))
+    assert (mistake.count, mistake.offset) == (28, 4)

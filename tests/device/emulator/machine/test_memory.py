@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ptx import kernel, run
 
 from memlab.device.emulator.isa import table
-from memlab.device.emulator.machine.memory import KernelFault
+from memlab.device.emulator.machine.memory import GlobalMemory, KernelFault
 from memlab.device.emulator.ptx.parser import TYPE_BYTES
 
 START = """
@@ -278,3 +278,19 @@ def test_asynchronous_copies_fill_the_rest_with_zeros(sizes: list[int]) -> None:
         words = given_words[lane].tolist()
         kept = [word if 4 * place < size else 0 for place, word in enumerate(words)]
         assert done["out"][lane].tolist() == [words[lane < 7], *kept[1:]]
+
+
+def test_written_elements_are_found_in_all_pieces_of_an_array() -> None:
+    """Structures of 12 bytes, of which the pieces in which marks are read hold no whole number."""
+    memory = GlobalMemory({"small": (10, 1), "points": (200_000 * 12, 12)})
+    assert memory.unit_bytes == 1
+    start = memory.find("points").address - memory.find("small").address
+    chosen = np.array([0, 5461, 5462, 130_000, 199_999])
+    memory.units_written[start + chosen * 12 + chosen % 12] = 1
+    assert memory.elements_written("points").tolist() == chosen.tolist()
+    assert memory.elements_written("small").size == 0
+    pieces = np.zeros(200_000 * 12, np.bool_)
+    for piece in memory.written_pieces("points"):
+        pieces[piece] = True
+    assert pieces[chosen * 12 + chosen % 12].all()
+    assert np.count_nonzero(pieces) <= 5 << 16
