@@ -121,9 +121,9 @@ def argument_bytes(argument: Argument, addresses: Mapping[str, int]) -> bytes:
     """
     match argument:
         case Buffer(name):
-            return addresses[name].to_bytes(POINTER_BYTES, "little")
+            return (addresses[name] + argument.offset_bytes).to_bytes(POINTER_BYTES, "little")
         case ArrayAlias(_, array):
-            return addresses[array].to_bytes(POINTER_BYTES, "little")
+            return (addresses[array] + argument.offset_bytes).to_bytes(POINTER_BYTES, "little")
         case NullPointer():
             return bytes(POINTER_BYTES)
         case Scalar(_, dtype, value):

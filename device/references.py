@@ -245,7 +245,7 @@ class _UserReference:
         returned = _call_user_code(self._option, self._file, lambda: self._function(*arguments))
         if returned is None:
             self._check_filled(arrays, outputs, inputs)
-        by_name = self._by_name(arrays if returned is None else returned)
+        by_name = arrays if returned is None else self._by_name(returned)
         if not self._known and all(
             by_name.get(output.name) is None for output in self._launch.outputs
         ):
@@ -363,7 +363,8 @@ def _initial_value(argument: Argument, arrays: Arrays) -> Any:
 
     A structure is a tuple of its numbers and arrays, or its bytes if it comes from a file; an array
     of pointers is a list of arrays, one of structures with pointers a list of tuples; a null
-    pointer is None.
+    pointer is None. A pointer into an array is the whole array, one into the array of another
+    argument its elements from there on.
     """
     if isinstance(argument, Scalar):
         return bool(argument.value) if argument.dtype == "bool" else argument.value
@@ -375,7 +376,10 @@ def _initial_value(argument: Argument, arrays: Arrays) -> Any:
         return None
     if isinstance(argument, Buffer) and argument.members:
         return _initial_elements(argument, arrays)
-    return arrays[argument.array if isinstance(argument, ArrayAlias) else argument.name]
+    if isinstance(argument, ArrayAlias):
+        array = arrays[argument.array]
+        return array.reshape(-1)[argument.start :] if argument.start else array
+    return arrays[argument.name]
 
 
 def _initial_elements(array: Buffer, arrays: Arrays) -> list[Any]:

@@ -229,12 +229,19 @@ class Buffer(LaunchArray):
         view: The texture or surface object that the kernel gets in place of a pointer, if any.
         members: What it holds besides its fill: pointers and numbers, as pairs of their offset in
             the array, bytes, and value.
+        start: The element that the pointer points to, row-major; the array begins before it.
     """
 
     role: Literal["in", "out", "inout"]
     fill: Fill | None = None
     view: View | None = field(default=None, kw_only=True)
     members: tuple[tuple[int, Member], ...] = ()
+    start: int = field(default=0, kw_only=True)
+
+    @property
+    def offset_bytes(self) -> int:
+        """The distance of the pointer from the start of the array, bytes."""
+        return self.start * self.element_bytes
 
 
 @dataclass(frozen=True)
@@ -285,11 +292,20 @@ class ArrayAlias:
         name: The parameter's name in the kernel's source.
         array: The name of the array.
         dtype: NumPy's name of the type that the pointer points to; empty if it is no number.
+        start: The element of the array that the pointer points to, row-major.
+        element_bytes: Bytes of an element of the array; unused where `start` is 0.
     """
 
     name: str
     array: str
     dtype: str
+    start: int = 0
+    element_bytes: int = 0
+
+    @property
+    def offset_bytes(self) -> int:
+        """The distance of the pointer from the start of the array, bytes."""
+        return self.start * self.element_bytes
 
 
 @dataclass(frozen=True)

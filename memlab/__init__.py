@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from memlab.presentation import set_presenter
 
 if TYPE_CHECKING:
-    from memlab.arguments import inout, out, source, surface, texture
+    from memlab.arguments import inout, offset, out, source, surface, texture
     from memlab.comparisons.baselines import check_baseline, save_baseline
     from memlab.comparisons.comparing import compare
     from memlab.drawing import roofline
@@ -67,6 +67,7 @@ __all__ = [
     "kernels",
     "lesson",
     "occupancy",
+    "offset",
     "out",
     "peaks",
     "report",
@@ -84,7 +85,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "arguments": ("inout", "out", "source", "surface", "texture"),
+    "arguments": ("inout", "offset", "out", "source", "surface", "texture"),
     "comparisons.baselines": ("check_baseline", "save_baseline"),
     "comparisons.comparing": ("compare",),
     "drawing": ("roofline",),

@@ -1,4 +1,4 @@
-"""What a launch takes from Python: arrays (`inout`, `out`), and CUDA C++ text (`source`)."""
+"""What a launch takes from Python: arrays (`inout`, `out`, `offset`), and CUDA C++ text."""
 
 from __future__ import annotations
 
@@ -51,6 +51,28 @@ def out(shape: int | Sequence[int], dtype: object) -> ArraySpecification:
         UsageError: The array has no elements, or is of a type that kernels do not take.
     """
     return python_values.output_argument(shape, dtype)
+
+
+def offset(array: object, start: int) -> ArraySpecification:
+    """Make an argument of a user kernel: a pointer to an element of an array, `array + start`.
+
+    The kernel may use the whole array, also before this element, and an output is the whole array.
+
+    Examples:
+        field, result = memlab.offset(x, 3), memlab.offset(memlab.inout(y), 3)
+        memlab.run("stencil.cu:stencil", grid=4, block=256, args=[field, result])
+
+    Args:
+        array: An array that the kernel reads, or the result of `memlab.inout` or `memlab.out`.
+        start: The number of the element, row-major, from 0 on.
+
+    Returns:
+        The argument, for `args` of `memlab.run` and the other functions that take a kernel.
+
+    Raises:
+        UsageError: It is no array, or has no such element.
+    """
+    return python_values.offset_argument(array, start)
 
 
 def texture(

@@ -14,6 +14,7 @@ from memlab.kernels.user.parsing import parse_specification
 from memlab.kernels.user.specifications import (
     POINTERS,
     STRUCTURE,
+    AliasSpecification,
     ArraySpecification,
     Specification,
 )
@@ -79,12 +80,26 @@ def parsed_arguments(kernel: UserKernel, parameters: Sequence[str]) -> dict[str,
                 f"argument {number} ({name}) is an array of structures, and memlab passes these to "
                 "CUDA C++ alone: pass one array for each member"
             )
+        check_whole(value, f"argument {number} ({name})")
         if isinstance(value, ArraySpecification) and value.dtype == POINTERS:
             raise UsageError(
                 f"argument {number} ({name}) is an array of pointers, and memlab passes these to "
                 "CUDA C++ alone: pass one array with a dimension more"
             )
     return parsed
+
+
+def check_whole(value: Specification, label: str) -> None:
+    """Refuse a pointer into an array.
+
+    Raises:
+        UsageError: It is one; `label` names the argument.
+    """
+    if isinstance(value, ArraySpecification | AliasSpecification) and value.start:
+        raise UsageError(
+            f"{label} points into an array, {value.text!r}, and memlab passes such pointers to "
+            "CUDA C++ alone: pass the whole array, and add the offset in the kernel"
+        )
 
 
 def with_macros(options: Mapping[str, Any], macros: Mapping[str, Any]) -> dict[str, Any]:

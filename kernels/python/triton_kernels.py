@@ -21,7 +21,7 @@ from typing import Any
 
 from memlab.errors import MemlabWarning, UsageError
 from memlab.kernels.launch import dtype_bytes
-from memlab.kernels.python.parameters import number_of, source_of, with_macros
+from memlab.kernels.python.parameters import check_whole, number_of, source_of, with_macros
 from memlab.kernels.signature import KernelParameter
 from memlab.kernels.user import python_values
 from memlab.kernels.user.argument_layout import ArgumentLayout
@@ -378,6 +378,7 @@ def _shim(name: str, argument: Specification) -> Any:
     Raises:
         UsageError: Triton takes no such argument.
     """
+    check_whole(argument, f"argument {name}")
     if isinstance(argument, ArraySpecification) and argument.dtype in NUMPY_DTYPES:
         return _Array(NUMPY_DTYPES[argument.dtype], argument.shape)
     if isinstance(argument, NullSpecification):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from memlab.errors import UsageError, suggest_nearest
-from memlab.kernels.launch import Argument, ArrayAlias, array_arguments, nested_arguments
+from memlab.kernels.launch import Argument, ArrayAlias, Buffer, Structure, array_arguments
 from memlab.kernels.signature import KernelParameter
 from memlab.kernels.user import views
 from memlab.kernels.user.hints import describe_parameters, structure_hint, unsupported_reason
@@ -20,6 +22,8 @@ from memlab.kernels.user.typed_binding import (
     view_kind,
 )
 from memlab.kernels.user.untyped_binding import bind_untyped
+
+AnyArgument = TypeVar("AnyArgument", bound=Argument)
 
 
 def bind_arguments(
@@ -45,8 +49,7 @@ def bind_arguments(
         _bind_argument(text, parameter, _parameter_label(index, parameter))
         for index, (text, parameter) in enumerate(zip(texts, parameters, strict=True))
     )
-    _check_aliases(arguments)
-    return arguments
+    return _with_aliases(arguments)
 
 
 def _parameter_label(index: int, parameter: KernelParameter) -> str:
@@ -82,21 +85,43 @@ def _bind_argument(text: str | Specification, parameter: KernelParameter, label:
     return bind_kind[parameter.kind](argument, parameter, label)
 
 
-def _check_aliases(arguments: Sequence[Argument]) -> None:
-    """Refuse a pointer to the array of another argument where none has this name and type."""
+def _with_aliases(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
+    """The arguments, in which each pointer to the array of another one knows its elements.
+
+    Raises:
+        UsageError: There is no array of this name and type, or it has no such element.
+    """
     arrays = {array.name: array for array in array_arguments(arguments)}
-    for alias in nested_arguments(arguments):
-        if not isinstance(alias, ArrayAlias):
-            continue
-        if alias.array not in arrays:
-            hint = suggest_nearest(alias.array, arrays) if arrays else "no argument is an array"
-            raise UsageError(
-                f"{alias.name} is @{alias.array}, and no array argument has this name: {hint}; "
-                f"for an array from a file write f32[]=@{alias.array}"
-            )
-        held = arrays[alias.array].dtype
-        if alias.dtype not in ("", held):
-            raise UsageError(
-                f"{alias.name} points to {alias.dtype}, and @{alias.array} is an array of "
-                f"{held}: name one of {alias.dtype}"
-            )
+    return tuple(_resolved(argument, arrays) for argument in arguments)
+
+
+def _resolved(argument: AnyArgument, arrays: Mapping[str, Buffer]) -> AnyArgument:
+    if isinstance(argument, ArrayAlias):
+        array = _aliased_array(argument, arrays)
+        return replace(argument, element_bytes=array.element_bytes) if argument.start else argument
+    if isinstance(argument, Structure | Buffer) and argument.members:
+        members = tuple((offset, _resolved(each, arrays)) for offset, each in argument.members)
+        return replace(argument, members=members)
+    return argument
+
+
+def _aliased_array(alias: ArrayAlias, arrays: Mapping[str, Buffer]) -> Buffer:
+    """The array of another argument that a pointer points to."""
+    if alias.array not in arrays:
+        hint = suggest_nearest(alias.array, arrays) if arrays else "no argument is an array"
+        raise UsageError(
+            f"{alias.name} is @{alias.array}, and no array argument has this name: {hint}; "
+            f"for an array from a file write f32[]=@{alias.array}"
+        )
+    array = arrays[alias.array]
+    if alias.dtype not in ("", array.dtype):
+        raise UsageError(
+            f"{alias.name} points to {alias.dtype}, and @{alias.array} is an array of "
+            f"{array.dtype}: name one of {alias.dtype}"
+        )
+    if alias.start >= array.elements:
+        raise UsageError(
+            f"{alias.name} is @{alias.array}+{alias.start}, and the array has {array.elements} "
+            f"elements: use at most +{array.elements - 1}"
+        )
+    return array

@@ -37,8 +37,8 @@ from memlab.kernels.user.specifications import (
 )
 
 SPECIFICATION_PATTERN = re.compile(
-    r"\s*(?:(?P<role>[A-Za-z]\w*):)?(?P<type>[A-Za-z]\w*)\s*(?:\[(?P<shape>[^\[\]]*)\])?"
-    r"\s*(?:=(?P<value>.*))?",
+    r"\s*(?:(?P<role>[A-Za-z]\w*):)?(?P<type>[A-Za-z]\w*)\s*"
+    r"(?:\[(?P<shape>[^\[\]]*)\]\s*(?:\+(?P<start>[^=]*))?)?(?:=(?P<value>.*))?",
     re.DOTALL,
 )
 _EXAMPLES = "write f32=2.0, i32[1024], inout:f32[64,64]=ones or f32[]=@x.npy"
@@ -58,7 +58,7 @@ def parse_specification(text: str) -> Specification:
     match = SPECIFICATION_PATTERN.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is not an argument: {_EXAMPLES}")
-    role, kind, shape, value = match.group("role", "type", "shape", "value")
+    role, kind, shape, start, value = match.group("role", "type", "shape", "start", "value")
     if text.strip() == NULL:
         return NullSpecification(text)
     if kind in views.VIEW_KINDS and shape is None and role is None:
@@ -86,7 +86,8 @@ def parse_specification(text: str) -> Specification:
     if role is not None and role not in ROLES:
         raise UsageError(f"{text!r} has the unknown prefix {role!r}: use in:, out: or inout:")
     if shape is not None:
-        return _parse_array(text, kind, shape, ROLES[role or "in"], value)
+        array = _parse_array(text, kind, shape, ROLES[role or "in"], value)
+        return array if start is None else _with_start(array, start)
     if role is not None:
         raise UsageError(f"{text!r} has no dimensions: write {role}:{kind}[N] for N elements")
     if value is None:
@@ -151,10 +152,40 @@ def view_specification(
 
 
 def _parse_alias(text: str) -> AliasSpecification:
-    name = text.strip()[1:].strip()
+    name, plus, start = (part.strip() for part in text.strip()[1:].partition("+"))
     if not name:
         raise UsageError(f"{text!r} names no array: write @NAME, the name of another argument")
-    return AliasSpecification(name, text)
+    return AliasSpecification(name, text, _parse_start(text, start) if plus else 0)
+
+
+def _with_start(array: ArraySpecification, start: str) -> ArraySpecification:
+    """An array whose pointer points to an element of it: `f32[1030]+3`."""
+    return start_specification(array, _parse_start(array.text, start))
+
+
+def start_specification(array: ArraySpecification, start: int) -> ArraySpecification:
+    """An array whose pointer points to an element of it.
+
+    Raises:
+        UsageError: It has no such element.
+    """
+    count = math.prod(array.shape)
+    if not 0 <= start < count:
+        raise UsageError(
+            f"{array.text!r} points to element {start} of {count}: use 0 to {count - 1}"
+        )
+    return replace(array, start=start)
+
+
+def _parse_start(text: str, start: str) -> int:
+    """Parse the number of the element behind a `+`."""
+    number = parse_integer(start.strip())
+    if number is None or number < 0:
+        raise UsageError(
+            f"{text!r} points to no element: write a whole number from 0 on, as in f32[1030]+3 or "
+            "@x+3"
+        )
+    return number
 
 
 def _parse_array(

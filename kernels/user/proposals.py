@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from memlab.kernels.host_code.values import (
 from memlab.kernels.user.expressions import FUNCTIONS
 from memlab.kernels.user.hints import unsupported_reason
 from memlab.kernels.user.launch_options import RECORDED_OPTIONS
+from memlab.kernels.user.shared_arrays import SharedArray, find_shared_arrays
 from memlab.kernels.user.specifications import MAX_FLOATS, NUMPY_DTYPES, STRUCTURE
 
 if TYPE_CHECKING:
@@ -103,13 +104,13 @@ class _Surroundings:
         time: When the launch happens.
         names: The names of unknown numbers.
         smallest: The elements of the smallest array whose size is a number; None if there is none.
-        seen: The arrays so far, by their memory and the distance from its start.
+        shared: The arrays that parameters of the kernel pass, by their memory.
     """
 
     time: int
     names: _Names
     smallest: int | None
-    seen: dict[tuple[Allocation, Formula], str] = field(default_factory=dict)
+    shared: Mapping[Allocation, SharedArray]
 
 
 def launch_entry(launch: RecordedLaunch) -> str:
@@ -148,13 +149,18 @@ def propose_launch(
     shared = _number_text(launch.shared, names) or "0"
     args: list[str | None] = []
     values = launch.arguments
-    around = _Surroundings(launch.time, names, _smallest_count(signature.parameters, values))
     if len(values) > len(signature.parameters):
         gaps[-1] = f"it passes {len(values)} arguments"
     if stored is None:
         writes = _written_parameters(signature.parameters, values, launch.time)
     else:
         writes = {index: index in stored for index in range(len(signature.parameters))}
+    around = _Surroundings(
+        launch.time,
+        names,
+        _smallest_count(signature.parameters, values),
+        find_shared_arrays(signature.parameters, values, writes),
+    )
     for index, parameter in enumerate(signature.parameters):
         value = values[index] if index < len(values) else Unresolved(parameter.name)
         try:
@@ -264,7 +270,7 @@ def _argument(
         if held is None:
             raise _Gap(f"is a structure whose member {part.name} the host code does not tell")
         if part.pointer is not None:
-            members.append(_array(part.pointer, held, is_written, replace(around, seen={})))
+            members.append(_array(part.pointer, held, is_written, replace(around, shared={})))
         else:
             text = _number_text(held, around.names)
             members.append(text or around.names.fresh(_name_of(held, part.name)))
@@ -330,23 +336,29 @@ def _array(
         value = Pointer(Allocation(value.cell.name, None))
     if not isinstance(value, Pointer):
         value = Pointer(Allocation(_name_of(value, parameter.name), None))
-    allocation = value.allocation
-    key = (allocation, value.offset)
-    if key in around.seen and parameter.name.isidentifier():
-        return f"@{around.seen[key]}"
+    allocation, shared = value.allocation, around.shared.get(value.allocation)
     count = _element_count(parameter, value)
     if count is not None and count.constant is not None and count.constant < 1:
         raise _Gap("points behind the memory that the host code allocates")
+    start = shared.start_of(parameter, value.offset) if shared else None
+    behind = f"+{start.text(around.names)}" if start is not None and start.terms else ""
+    if shared is not None and start is not None and shared.parameter is not parameter:
+        return f"@{shared.parameter.name}{behind}"
+    if behind:
+        count = _element_count(parameter, replace(value, offset=number(0)))
     structure = parameter.structure
     if parameter.target is not None or (structure is not None and structure.has_pointers):
         raise _Gap("points to pointers, whose arrays the host code does not tell")
     base = parameter.name if parameter.name.isidentifier() else "array"
     text = around.names.fresh(f"{base}_size") if count is None else count.text(around.names)
+    is_partial = False
+    if shared is not None and shared.parameter is parameter:
+        is_written, is_partial = shared.is_written, shared.is_partial
     role = _role(parameter, allocation, around.time, is_written)
-    if parameter.name.isidentifier():
-        around.seen[key] = parameter.name
+    if role == "out" and is_partial:  # the kernel does not write all of it
+        role = "inout"
     fill = "" if role == "out" else _fill(parameter, allocation, count, around)
-    return f"{role}:{_array_type(parameter, text)}{fill}"
+    return f"{role}:{_array_type(parameter, text)}{behind}{fill}"
 
 
 def _smallest_count(parameters: Sequence[KernelParameter], values: Sequence[Value]) -> int | None:

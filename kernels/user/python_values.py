@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
 from memlab.kernels.launch import InMemoryArray
-from memlab.kernels.user.parsing import view_specification
+from memlab.kernels.user.parsing import start_specification, view_specification
 from memlab.kernels.user.specifications import (
     MAX_ELEMENTS,
     NUMPY_DTYPES,
@@ -166,6 +166,28 @@ def output_argument(shape: int | Sequence[int], dtype: Any) -> ArraySpecificatio
     )
 
 
+def offset_argument(array: Any, start: Any) -> ArraySpecification:
+    """An array whose pointer points to an element of it: see `memlab.offset`.
+
+    Raises:
+        UsageError: It is no array, or has no such element.
+    """
+    given = array if isinstance(array, ArraySpecification) else array_argument(array, "in")
+    if given.view is not None or given.start:
+        raise UsageError(
+            f"offset takes an array, got {given.text!r}: give an array, inout(array) or out(shape, "
+            "dtype)"
+        )
+    try:
+        number = operator.index(start)
+    except TypeError:
+        raise UsageError(
+            f"offset counts elements, got {describe_type(start)}: give a whole number"
+        ) from None
+    head, bracket, end = given.text.partition("]")
+    return replace(start_specification(given, number), text=f"{head}{bracket}+{number}{end}")
+
+
 def texture_argument(
     array: Any,
     *,
@@ -213,6 +235,8 @@ def _view_argument(
     array: ArraySpecification, kind: ViewKind, channels: int, options: Sequence[str]
 ) -> ArraySpecification:
     """An array seen through an object, with the text that would give it on the command line."""
+    if array.start:
+        raise UsageError(f"a {kind} shows a whole array, got {array.text!r}: leave out offset")
     if channels > 1 and array.shape[-1] != channels:
         raise UsageError(
             f"a {kind} of {channels} channels needs them as the last extent of its array, got the "

@@ -89,6 +89,7 @@ class ArraySpecification:
             parsed for each member when their types are known. Of pointers, the list of arrays.
         view: The texture or surface object through which the kernel sees it, if any.
         elements: The pointers or structures one by one, from Python; empty for a text.
+        start: The element that the pointer points to, row-major: 3 for `f32[1030]+3`.
     """
 
     dtype: str
@@ -99,6 +100,7 @@ class ArraySpecification:
     member_fill: str = ""
     view: View | None = None
     elements: tuple[str | Specification, ...] = ()
+    start: int = 0
 
 
 @dataclass(frozen=True)
@@ -130,10 +132,12 @@ class AliasSpecification:
     Attributes:
         array: The name of the array: that of its parameter, or `view.data` in a structure.
         text: The text that specifies it.
+        start: The element of the array that the pointer points to, row-major: 3 for `@x+3`.
     """
 
     array: str
     text: str
+    start: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -139,17 +139,20 @@ def evaluate_argument(text: str, values: Mapping[str, Number]) -> str:
     Raises:
         UsageError: An expression cannot be computed, or its number does not suit the type.
     """
+    if text.strip().startswith("@"):
+        name, plus, start = text.partition("+")
+        return f"{name}+{_writers(values)[0](start)}" if plus else text
     match = SPECIFICATION_PATTERN.fullmatch(text)
     kind = match["type"] if match else ""
     if match and kind == POINTERS and match["shape"] is not None and match["value"] is not None:
-        head = f"{text[: match.end('type')]}[{_each(match['shape'], _writers(values)[0])}]"
+        head = f"{text[: match.end('type')]}{_evaluate_extents(match, values)}"
         return f"{head}={_each(match['value'], lambda part: _evaluate_member(part, values))}"
     if match and (kind in NUMPY_DTYPES or (kind == STRUCTURE and match["shape"] is not None)):
         whole, real = _writers(values)
         number = real if kind in (*MAX_FLOATS, STRUCTURE) else whole
         head, value = text[: match.end("type")], match["value"]
         if match["shape"] is not None:
-            head += f"[{_each(match['shape'], whole)}]"
+            head += _evaluate_extents(match, values)
             if value is not None and kind == STRUCTURE:
                 value = _evaluate_structures(value, values)
             elif value is not None:
@@ -185,6 +188,13 @@ def _writers(values: Mapping[str, Number]) -> tuple[Compute, Compute]:
     return whole, real
 
 
+def _evaluate_extents(match: re.Match[str], values: Mapping[str, Number]) -> str:
+    """The extents of an array, and the element that its pointer points to: `[1030]+3`."""
+    whole, _ = _writers(values)
+    start = "" if match["start"] is None else f"+{whole(match['start'])}"
+    return f"[{_each(match['shape'], whole)}]{start}"
+
+
 def _each(texts: str, compute: Compute) -> str:
     return ",".join(compute(part) for part in expressions.split_list(texts))
 
@@ -197,7 +207,7 @@ def _evaluate_member(text: str, values: Mapping[str, Number]) -> str:
         return f"({inner})"
     match = SPECIFICATION_PATTERN.fullmatch(text)
     is_array = match and (match["shape"] is not None or match["type"] in VIEW_KINDS)
-    if text == "null" or is_array:
+    if text == "null" or text.startswith("@") or is_array:
         return evaluate_argument(text, values)
     if text in ("zeros", "ones"):  # of a whole structure
         return text

@@ -211,7 +211,9 @@ def bind_array(
     if isinstance(argument, NullSpecification):
         return NullPointer(parameter.name)
     if isinstance(argument, AliasSpecification):
-        return ArrayAlias(parameter.name, argument.array, NUMPY_DTYPES.get(dtype, ""))
+        return ArrayAlias(
+            parameter.name, argument.array, NUMPY_DTYPES.get(dtype, ""), argument.start
+        )
     if not isinstance(argument, ArraySpecification):
         example = (
             dtype or (argument.dtype if isinstance(argument, ScalarSpecification) else "") or "u8"
@@ -248,6 +250,7 @@ def bind_array(
         NUMPY_DTYPES[argument.dtype],
         argument.role,
         argument.fill,
+        start=argument.start,
     )
     if not dtype and parameter.element_bytes and array.nbytes % parameter.element_bytes:
         raise UsageError(
@@ -281,7 +284,15 @@ def _bind_pointers(argument: ArraySpecification, parameter: KernelParameter, lab
         )
         for number, name in _element_names(parameter, argument)
     )
-    return Buffer(parameter.name, argument.shape, "uint64", argument.role, SingleValue(0), members)
+    return Buffer(
+        parameter.name,
+        argument.shape,
+        "uint64",
+        argument.role,
+        SingleValue(0),
+        members=members,
+        start=argument.start,
+    )
 
 
 def _bind_element(
@@ -346,6 +357,7 @@ def _bind_structures(
         argument.role,
         argument.fill,
         structure=structure,
+        start=argument.start,
     )
     texts = expressions.split_list(argument.member_fill) if argument.member_fill else []
     if argument.elements or (texts and all(map(_is_wrapped, texts))):

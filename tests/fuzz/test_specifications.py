@@ -86,9 +86,11 @@ def written(
         name = "uniform" if kind in specifications.MAX_FLOATS else "randint"
         fills[f"{name}:{low}:{high}"] = Uniform(low, high)
     fill = None if role == "out" else draw(st.sampled_from([None, *fills]))
-    text = f"{role}:{kind}[{','.join(map(str, shape))}]" + ("" if fill is None else f"={fill}")
+    start = draw(st.integers(0, math.prod(shape) - 1))
+    text = f"{role}:{kind}[{','.join(map(str, shape))}]" + (f"+{start}" if start else "")
+    text += "" if fill is None else f"={fill}"
     return text, specifications.ArraySpecification(
-        kind, shape, role, fills.get(fill or "random"), text
+        kind, shape, role, fills.get(fill or "random"), text, start=start
     )
 
 

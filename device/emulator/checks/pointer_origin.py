@@ -50,7 +50,6 @@ def find_pointer_origins(
         The array by the index of the instruction, where it is known.
     """
     sources = _find_pointer_sources(program)
-    numbers = {array.address: number for number, array in enumerate(memory.allocations)}
     addresses = {variable.name: memory.find(variable.name).address for variable in program.globals}
     known: dict[Sources, set[PointerOrigin]] = {}
     for some in set(sources.values()):
@@ -64,8 +63,9 @@ def find_pointer_origins(
                 address = int.from_bytes(pointer, "little")
             else:
                 arrays.add((space, which))
-            if address in numbers:
-                arrays.add(("global", numbers[address]))
+            number = None if address is None else memory.array_number(address)
+            if number is not None:
+                arrays.add(("global", number))
     return {
         index: next(iter(known[some]))
         for index, some in sources.items()

@@ -150,6 +150,12 @@ class GlobalMemory(Segment):
         """The array of this name."""
         return self._by_name[name]
 
+    def array_number(self, address: int) -> int | None:
+        """The number of the array that holds the byte at an address; None if none does."""
+        index = bisect.bisect_right(self._starts, address) - 1
+        inside = index >= 0 and address < self._starts[index] + self.allocations[index].size
+        return index if inside else None
+
     def bytes_of(self, name: str) -> NDArray[np.uint8]:
         """The bytes of an array, as a view."""
         array = self.find(name)

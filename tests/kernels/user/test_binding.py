@@ -318,6 +318,36 @@ def test_what_a_pointer_in_a_structure_cannot_be_is_said(texts: list[str], said:
     assert said in str(error.value)
 
 
+def test_a_pointer_may_point_to_an_element() -> None:
+    texts = ["struct=inout:f32[2,3]+4=ones, 2, @x+0x2", "f32[6] + 5"]
+    view, x = bind_arguments(texts, [VIEW, replace(SAXPY[1], name="x")])
+
+    addresses = {"view.data": 0x700, "x": 0x900}
+    assert argument_bytes(view, addresses) == struct.pack("<QiiQ", 0x710, 2, 0, 0x908)
+    assert argument_bytes(x, addresses) == struct.pack("<Q", 0x914)
+    assert isinstance(view, Structure)
+    data = Buffer("view.data", (2, 3), "float32", "inout", SingleValue(1), start=4)
+    assert view.members[0] == (0, data)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "said"),
+    [
+        ("f32[8]+8", "null", "'f32[8]+8' points to element 8 of 8: use 0 to 7"),
+        ("f32[8]+-1", "null", "'f32[8]+-1' points to no element: write a whole number from 0"),
+        ("f32[8]+", "null", "points to no element"),
+        ("f32[8]+n", "null", "points to no element"),
+        ("f32[8]", "@x+8", "y is @x+8, and the array has 8 elements: use at most +7"),
+        ("f32[8]", "@x+1.5", "'@x+1.5' points to no element"),
+    ],
+)
+def test_an_element_that_no_array_has_is_refused(x: str, y: str, said: str) -> None:
+    with pytest.raises(UsageError) as error:
+        bind_arguments(["f32=1", x, y, "i32=1"], SAXPY)
+
+    assert said in str(error.value)
+
+
 def test_long_structures_are_told_in_part() -> None:
     parts = [(f"a[{at}]", "f32", 4 * at, "float") for at in range(100)]
     with pytest.raises(UsageError) as error:

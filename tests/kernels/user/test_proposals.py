@@ -16,6 +16,7 @@ PARAMETERS = {
     "a": KernelParameter("a", "pointer", "f32", "float *", 8, 4),
     "b": KernelParameter("b", "pointer", "f32", "float *", 8, 4),
     "c": KernelParameter("c", "pointer", "i32", "const int *", 8, 4, readonly=True),
+    "d": KernelParameter("d", "pointer", "i32", "int *", 8, 4),
     "v": KernelParameter("v", "pointer", "", "float4 *", 8, 16, member_dtype="f32"),
     "n": KernelParameter("n", "scalar", "u32", "unsigned int", 4),
     "f": KernelParameter("f", "scalar", "f32", "float", 4),
@@ -64,7 +65,15 @@ def proposed(body: str, names: str, **options: Any) -> ProposedLaunch:
         # Memory of the host holds what the host wrote, without a copy.
         (f"a = (float*)malloc(400); k<<<1, 1>>>(a, b); cudaMemcpy(h, b, 800, {D2H});", "ab",
          ["inout:f32[100]", "out:f32[200]"]),
-        ("k<<<1, 1>>>(b + 50, NULL);", "ab", ["out:f32[150]", "null"]),
+        # A pointer into an array: the kernel may use what lies before it.
+        ("k<<<1, 1>>>(b + 50, NULL);", "ab", ["inout:f32[200]+50", "null"]),
+        ("k<<<1, 1>>>(b, b + 50);", "ab", ["inout:f32[200]", "@a+50"]),
+        # The array belongs to a pointer that is not const, so that it can be an output.
+        ("k<<<1, 1>>>((int*)b + 8, (int*)b);", "cd", ["@d+8", "inout:i32[200]=randint:0:192"]),
+        ("k<<<1, 1>>>(b + 2, (float4*)b + 1);", "av", ["inout:f32[200]+2", "@a+4"]),
+        # Elements of another type, or no whole ones: memory of its own.
+        ("k<<<1, 1>>>(b, (int*)b + 8);", "ac", ["out:f32[200]", "in:i32[192]=arange"]),
+        ("k<<<1, 1>>>(b, (float*)((char*)b + 2));", "ab", ["out:f32[200]", "out:f32[199]"]),
         ("k<<<1, 1>>>(a, a);", "ab", ["out:f32[100]", "@a"]),
         ("k<<<1, 1>>>(b);", "v", ["out:f32[50,4]"]),
         ("k<<<1, 1>>>(-1, 0.1f);", "nf", ["u32=4294967295", "f32=0.1"]),
@@ -92,6 +101,20 @@ def test_symbols_have_names_of_their_own() -> None:
 def test_objects_of_an_unknown_class_give_arrays_of_their_own() -> None:
     launch = proposed("Data x, y; k<<<1, 1>>>(x.address(), y.address());", "ab")
     assert launch.args == ("inout:f32[a_size]", "inout:f32[b_size]")
+
+
+def test_pointers_into_memory_of_unknown_size() -> None:
+    body = "}} void launch(float* x, int n) {{ k<<<1, 1>>>(x + {}, x + {});"
+    assert proposed(body.format("n", "n"), "ab").args == ("inout:f32[a_size]", "@a")
+    assert proposed(body.format("n", "n + 2"), "ab").args == ("inout:f32[a_size]", "@a+2")
+    assert proposed(body.format("3", "4"), "ab").args == ("inout:f32[a_size]+3", "@a+4")
+    separate = ("inout:f32[a_size]", "inout:f32[b_size]")
+    assert proposed(body.format("0", "n"), "ab").args == separate
+
+
+def test_the_distance_of_a_pointer_may_be_an_expression() -> None:
+    body = "int n = f(); float* x; cudaMalloc(&x, 8 * n); k<<<1, 1>>>(x, x + n);"
+    assert proposed(body, "ab").args == ("inout:f32[2*n]", "@a+n")
 
 
 def test_symbols_of_options_that_are_given_are_not_asked_for() -> None:

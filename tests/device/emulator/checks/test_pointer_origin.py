@@ -47,6 +47,20 @@ def structure(*words: Any) -> Any:
     return Late(8 * len(words))
 
 
+def test_a_pointer_into_an_array_points_into_it() -> None:
+    body = "ld.param.u64 %a0, [v]; ld.global.u32 %x1, [%a0]; ret;"
+
+    def into(offset: int) -> list[object]:
+        class Late(bytes):
+            def __call__(self, memory: Any) -> bytes:
+                return (int(memory.find("b").address) + offset).to_bytes(8, "little")
+
+        return origins(body, more={"v": Late(8)})
+
+    assert into(0) == into(124) == [("global", 1)]
+    assert into(128) == [None]
+
+
 def test_what_is_computed_from_a_pointer_points_into_its_array() -> None:
     body = """
       ld.param.u64 %a0, [a]; ld.param.u64 %a1, [b];

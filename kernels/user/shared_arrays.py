@@ -1,0 +1,115 @@
+"""Which parameter of a launch in host code passes each array, and which point into it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+from memlab.kernels.host_code.formulas import number
+from memlab.kernels.host_code.values import Allocation, Container, Pointer, Value
+from memlab.kernels.launch import dtype_bytes
+
+if TYPE_CHECKING:
+    from memlab.kernels.host_code.formulas import Formula
+    from memlab.kernels.signature import KernelParameter
+
+
+@dataclass(frozen=True)
+class SharedArray:
+    """An array and the parameter that passes it; others point into it by its name.
+
+    Attributes:
+        parameter: The parameter.
+        origin: Where the array begins, as its distance from the start of the memory, bytes.
+        is_sized: Whether the size of the memory is known.
+        is_written: Whether the kernel writes through one of the pointers; None if untold.
+        is_partial: Whether a pointer does not point to its start.
+    """
+
+    parameter: KernelParameter
+    origin: Formula
+    is_sized: bool
+    is_written: bool | None
+    is_partial: bool
+
+    def start_of(self, parameter: KernelParameter, offset: Formula) -> Formula | None:
+        """The element to which a pointer points that is passed for a parameter.
+
+        Args:
+            parameter: The parameter.
+            offset: The distance from the start of the memory, bytes.
+
+        Returns:
+            The number of the element; None if the array has elements of another type, or it is
+            not known whether the pointer points to one of them.
+        """
+        if parameter.dtype and parameter.dtype != (self.parameter.dtype or _number(self.parameter)):
+            return None
+        start = (offset - self.origin).scaled(Fraction(1, _element_bytes(self.parameter)))
+        is_whole = all(coefficient.denominator == 1 for _, coefficient in start.terms)
+        if start.constant is None:
+            return start if is_whole and self.is_sized else None
+        return start if is_whole and start.constant >= 0 else None
+
+
+def find_shared_arrays(
+    parameters: Sequence[KernelParameter],
+    values: Sequence[Value],
+    writes: Mapping[int, bool],
+) -> dict[Allocation, SharedArray]:
+    """Find the parameter that passes each array.
+
+    It is the first through which the kernel writes: an array that a pointer to const passes can be
+    no output.
+
+    Args:
+        parameters: The parameters of the kernel.
+        values: What the launch passes.
+        writes: Whether the kernel writes through each, by number, as far as that is known.
+    """
+    groups: dict[Allocation, list[_Pointer]] = {}
+    for index, (parameter, value) in enumerate(zip(parameters, values, strict=False)):
+        if parameter.kind != "pointer" or not parameter.name.isidentifier():
+            continue
+        if isinstance(value, Pointer | Container):
+            offset = value.offset if isinstance(value, Pointer) else number(0)
+            pointer = _Pointer(parameter, offset, writes.get(index))
+            groups.setdefault(value.allocation, []).append(pointer)
+    return {allocation: _shared(allocation, pointers) for allocation, pointers in groups.items()}
+
+
+class _Pointer(NamedTuple):
+    """A parameter, where it points to, and whether the kernel writes through it."""
+
+    parameter: KernelParameter
+    offset: Formula
+    is_written: bool | None
+
+
+def _shared(allocation: Allocation, pointers: Sequence[_Pointer]) -> SharedArray:
+    first = min(pointers, key=lambda each: (each.parameter.readonly, not each.is_written))
+    owner = first.parameter
+    is_sized = allocation.nbytes is not None
+    origin = number(0) if is_sized or first.offset.constant is not None else first.offset
+    whole = SharedArray(owner, origin, is_sized, None, False)
+    same = [each for each in pointers if whole.start_of(each.parameter, each.offset) is not None]
+    told = [each.is_written for each in same]
+    return replace(
+        whole,
+        is_written=True if True in told else None if None in told else False,
+        is_partial=any(each.offset != whole.origin for each in same),
+    )
+
+
+def _number(parameter: KernelParameter) -> str:
+    """The type of the numbers of a vector type such as `float4`; empty for others."""
+    return parameter.member_dtype if parameter.element_bytes else ""
+
+
+def _element_bytes(parameter: KernelParameter) -> int:
+    """Bytes of an element of the array that stands for a parameter."""
+    if parameter.dtype or _number(parameter):
+        return dtype_bytes(parameter.dtype or _number(parameter))
+    return parameter.element_bytes if parameter.structure is not None else 1
