@@ -29,7 +29,7 @@ from memlab.kernels.launch import (
     Structure,
     Uniform,
 )
-from memlab.kernels.user import array_files
+from memlab.kernels.user.arguments import array_files
 
 POINTER_BYTES = 8
 _LARGE_ELEMENTS = 1 << 22  # of an array that takes longer to fill than threads to start

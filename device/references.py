@@ -34,9 +34,9 @@ from memlab.kernels.launch import (
     Structure,
     nested_arguments,
 )
-from memlab.kernels.user import array_files
+from memlab.kernels.user.arguments import array_files
+from memlab.kernels.user.arguments.specifications import ExpectedOutput
 from memlab.kernels.user.kernel import UserKernel
-from memlab.kernels.user.specifications import ExpectedOutput
 
 MAX_SOURCE_BYTES = 16 << 20
 """The limit of a Python file's size."""

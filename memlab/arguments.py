@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
-from memlab.kernels.user import python_values
+from memlab.kernels.user.arguments import python_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from memlab.kernels.user.arguments.specifications import ArraySpecification, Role
     from memlab.kernels.user.kernel import UserKernel
-    from memlab.kernels.user.specifications import ArraySpecification, Role
 
 
 def inout(array: object) -> ArraySpecification:

@@ -53,6 +53,7 @@ def test_the_public_names_are_there_and_nothing_else() -> None:
         "report_page",
         "frame",
         "inout",
+        "offset",
         "out",
         "find_runs",
         "annotate",

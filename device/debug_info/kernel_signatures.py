@@ -15,7 +15,7 @@ from memlab.device.compiler.ptx_text import reachable_names
 from memlab.device.debug_info import dwarf
 from memlab.kernels.launch import MemberType, StructureType
 from memlab.kernels.signature import KernelParameter, ModuleVariable, Signature, StructureMember
-from memlab.kernels.user.specifications import NUMPY_DTYPES
+from memlab.kernels.user.arguments.specifications import NUMPY_DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from memlab.kernels.launch import dtype_bytes
-from memlab.kernels.user.specifications import ArraySpecification, StructureSpecification
+from memlab.kernels.user.arguments.specifications import ArraySpecification, StructureSpecification
 
 _MOST_INDEX_BYTES = 1 << 31
 """Up to which indices have 32 bits."""

@@ -9,8 +9,7 @@ from memlab.errors import UsageError
 from memlab.kernels.python.carray import HEADERS, View, view_of
 from memlab.kernels.python.cupy_options import header_folder, launch_options
 from memlab.kernels.python.parameters import one_line, parsed_arguments
-from memlab.kernels.user.kernel import UserKernel, apply_launch_options
-from memlab.kernels.user.specifications import (
+from memlab.kernels.user.arguments.specifications import (
     NUMPY_DTYPES,
     SHORT_DTYPES,
     AliasSpecification,
@@ -18,6 +17,7 @@ from memlab.kernels.user.specifications import (
     ScalarSpecification,
     Specification,
 )
+from memlab.kernels.user.kernel import UserKernel, apply_launch_options
 
 _NDARRAY, _INDEXER, _SCALAR = 1, 2, 3  # of `_ArgKind` in cupy/_core/_kernel.pxd
 

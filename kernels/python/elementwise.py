@@ -11,9 +11,9 @@ from typing import Any
 
 from memlab.kernels.python import cupy_arguments
 from memlab.kernels.python.carray import carray, cindexer, merge_dimensions, view_of
-from memlab.kernels.user.argument_layout import ArgumentLayout
+from memlab.kernels.user.arguments.layout import ArgumentLayout
+from memlab.kernels.user.arguments.specifications import ArraySpecification
 from memlab.kernels.user.kernel import UserKernel
-from memlab.kernels.user.specifications import ArraySpecification
 
 BLOCK_THREADS = 128
 """CuPy's default for `block_size` of a call."""

@@ -24,10 +24,8 @@ from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.launch import dtype_bytes
 from memlab.kernels.python.parameters import number_of, one_line, parsed_arguments, source_of
 from memlab.kernels.signature import KernelParameter
-from memlab.kernels.user.argument_layout import ArgumentLayout
-from memlab.kernels.user.compiled_source import CompiledSource
-from memlab.kernels.user.kernel import UserKernel, parse_defines
-from memlab.kernels.user.specifications import (
+from memlab.kernels.user.arguments.layout import ArgumentLayout
+from memlab.kernels.user.arguments.specifications import (
     NUMPY_DTYPES,
     AliasSpecification,
     ArraySpecification,
@@ -35,6 +33,8 @@ from memlab.kernels.user.specifications import (
     ScalarSpecification,
     Specification,
 )
+from memlab.kernels.user.compiled_source import CompiledSource
+from memlab.kernels.user.kernel import UserKernel, parse_defines
 
 INSTALL_ADVICE = "pip install 'memlab[numba]'"
 

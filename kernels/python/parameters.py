@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
-from memlab.kernels.user.parsing import parse_specification
-from memlab.kernels.user.specifications import (
+from memlab.kernels.user.arguments.parsing import parse_specification
+from memlab.kernels.user.arguments.specifications import (
     POINTERS,
     STRUCTURE,
     AliasSpecification,

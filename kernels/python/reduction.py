@@ -25,9 +25,9 @@ from memlab.kernels.python.carray import (
     view_of,
 )
 from memlab.kernels.python.parameters import with_macros
-from memlab.kernels.user.argument_layout import ArgumentLayout
+from memlab.kernels.user.arguments.layout import ArgumentLayout
+from memlab.kernels.user.arguments.specifications import ArraySpecification
 from memlab.kernels.user.kernel import UserKernel, parse_defines
-from memlab.kernels.user.specifications import ArraySpecification
 
 OWN_OPTIONS = ("axis", "keepdims")
 """The options of a call, which are macros here."""

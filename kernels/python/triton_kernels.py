@@ -23,24 +23,24 @@ from memlab.errors import MemlabWarning, UsageError
 from memlab.kernels.launch import dtype_bytes
 from memlab.kernels.python.parameters import check_whole, number_of, source_of, with_macros
 from memlab.kernels.signature import KernelParameter
-from memlab.kernels.user import python_values
-from memlab.kernels.user.argument_layout import ArgumentLayout
-from memlab.kernels.user.compiled_source import CompiledSource
-from memlab.kernels.user.fills import is_number
-from memlab.kernels.user.kernel import (
-    LAUNCH_OPTIONS,
-    UserKernel,
-    apply_launch_options,
-    parse_defines,
-)
-from memlab.kernels.user.parsing import parse_specification
-from memlab.kernels.user.specifications import (
+from memlab.kernels.user.arguments import python_values
+from memlab.kernels.user.arguments.fills import is_number
+from memlab.kernels.user.arguments.layout import ArgumentLayout
+from memlab.kernels.user.arguments.parsing import parse_specification
+from memlab.kernels.user.arguments.specifications import (
     NUMPY_DTYPES,
     ArraySpecification,
     NullSpecification,
     ScalarSpecification,
     Specification,
     StructureSpecification,
+)
+from memlab.kernels.user.compiled_source import CompiledSource
+from memlab.kernels.user.kernel import (
+    LAUNCH_OPTIONS,
+    UserKernel,
+    apply_launch_options,
+    parse_defines,
 )
 
 WARP_SIZE = 32

@@ -1,1 +1,1 @@
-"""User kernels: how they are named, launched and given their arguments."""
+"""User kernels: how they are named and launched."""

@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from memlab.errors import UsageError, suggest_nearest
-from memlab.kernels.user.argument_layout import ArgumentLayout
+from memlab.kernels.user.arguments.layout import ArgumentLayout
+from memlab.kernels.user.arguments.specifications import (
+    ConstantValues,
+    ExpectedOutput,
+    Specification,
+)
 from memlab.kernels.user.compile_commands import project_flags
 from memlab.kernels.user.compiled_source import (
     CompiledSource,
@@ -21,7 +26,6 @@ from memlab.kernels.user.compiled_source import (
 )
 from memlab.kernels.user.compiler_flags import flag_options
 from memlab.kernels.user.launch_options import CPP_STANDARDS, OPTION_READERS
-from memlab.kernels.user.specifications import ConstantValues, ExpectedOutput, Specification
 
 MAX_SOURCE_BYTES = 16 << 20
 """The longest source file that is read; a longer file is data that was named by mistake."""

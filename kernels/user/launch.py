@@ -22,22 +22,23 @@ from memlab.kernels.launch import (
     Structure,
     array_arguments,
 )
-from memlab.kernels.user import array_files, symbols
-from memlab.kernels.user.binding import bind_arguments
+from memlab.kernels.user import symbols
+from memlab.kernels.user.arguments import array_files
+from memlab.kernels.user.arguments.binding import bind_arguments
+from memlab.kernels.user.arguments.fills import member_path, parse_fill, parse_member_fills
+from memlab.kernels.user.arguments.hints import describe_parameters
+from memlab.kernels.user.arguments.specifications import NUMPY_DTYPES
+from memlab.kernels.user.arguments.typed_binding import structure_dtype
 from memlab.kernels.user.compiler_flags import flag_options
-from memlab.kernels.user.fills import member_path, parse_fill, parse_member_fills
-from memlab.kernels.user.hints import describe_parameters
 from memlab.kernels.user.kernel import compile_options, parse_defines
 from memlab.kernels.user.launch_options import RECORDED_OPTIONS
-from memlab.kernels.user.specifications import NUMPY_DTYPES
-from memlab.kernels.user.typed_binding import structure_dtype
 
 if TYPE_CHECKING:
     from memlab.kernels.kernel import Limits
     from memlab.kernels.signature import LaunchBounds, ModuleVariable, Signature
+    from memlab.kernels.user.arguments.specifications import ConstantValues
     from memlab.kernels.user.compiled_source import CompiledSource
     from memlab.kernels.user.kernel import UserKernel
-    from memlab.kernels.user.specifications import ConstantValues
 
 DEFAULT_TOLERANCES = {"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
 """Relative tolerances by the type of an output, for rounding in sums of some thousand terms where

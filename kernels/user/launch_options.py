@@ -13,9 +13,14 @@ from os import PathLike, fsdecode
 from typing import Any
 
 from memlab.errors import UsageError
-from memlab.kernels.user import expressions, python_values
+from memlab.kernels.user import expressions
+from memlab.kernels.user.arguments import python_values
+from memlab.kernels.user.arguments.specifications import (
+    ConstantValues,
+    ExpectedOutput,
+    Specification,
+)
 from memlab.kernels.user.compiler_flags import SWITCHES
-from memlab.kernels.user.specifications import ConstantValues, ExpectedOutput, Specification
 
 CPP_STANDARDS = ("c++11", "c++14", "c++17", "c++20")
 """The C++ standards that NVRTC documents."""

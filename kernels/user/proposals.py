@@ -27,11 +27,11 @@ from memlab.kernels.host_code.values import (
     Unresolved,
     Value,
 )
+from memlab.kernels.user.arguments.hints import unsupported_reason
+from memlab.kernels.user.arguments.specifications import MAX_FLOATS, NUMPY_DTYPES, STRUCTURE
 from memlab.kernels.user.expressions import FUNCTIONS
-from memlab.kernels.user.hints import unsupported_reason
 from memlab.kernels.user.launch_options import RECORDED_OPTIONS
 from memlab.kernels.user.shared_arrays import SharedArray, find_shared_arrays
-from memlab.kernels.user.specifications import MAX_FLOATS, NUMPY_DTYPES, STRUCTURE
 
 if TYPE_CHECKING:
     from memlab.kernels.host_code.machine import RecordedLaunch

@@ -20,11 +20,11 @@ from memlab.errors import UsageError
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import dtype_bytes
 from memlab.kernels.signature import LaunchBounds
-from memlab.kernels.user.hints import declared_name, structure_hint, unsupported_reason
+from memlab.kernels.user.arguments.hints import declared_name, structure_hint, unsupported_reason
+from memlab.kernels.user.arguments.specifications import MAX_FLOATS, POINTERS, STRUCTURE
 from memlab.kernels.user.kernel import is_compiled
 from memlab.kernels.user.project import SCHEMA_FILE
 from memlab.kernels.user.proposals import INDEX_DTYPES
-from memlab.kernels.user.specifications import MAX_FLOATS, POINTERS, STRUCTURE
 
 if TYPE_CHECKING:
     from memlab.kernels.signature import (

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from memlab.errors import UsageError
 from memlab.kernels.user import expressions
-from memlab.kernels.user.fills import is_number
+from memlab.kernels.user.arguments.fills import is_number
+from memlab.kernels.user.arguments.parsing import SPECIFICATION_PATTERN
+from memlab.kernels.user.arguments.specifications import (
+    MAX_FLOATS,
+    NUMPY_DTYPES,
+    POINTERS,
+    STRUCTURE,
+)
+from memlab.kernels.user.arguments.views import VIEW_KINDS
 from memlab.kernels.user.launch_options import OPTION_READERS
-from memlab.kernels.user.parsing import SPECIFICATION_PATTERN
-from memlab.kernels.user.specifications import MAX_FLOATS, NUMPY_DTYPES, POINTERS, STRUCTURE
-from memlab.kernels.user.views import VIEW_KINDS
 
 if TYPE_CHECKING:
     from memlab.kernels.user.expressions import Number

@@ -17,6 +17,7 @@ from memlab.device.compiler.headers import find_headers
 from memlab.device.properties import device_summary
 from memlab.errors import DeviceError, MemlabError, UsageError
 from memlab.kernels import catalog
+from memlab.kernels.user.arguments.specifications import ExpectedOutput, Specification
 from memlab.kernels.user.kernel import (
     UserKernel,
     compile_options,
@@ -24,7 +25,6 @@ from memlab.kernels.user.kernel import (
     is_object,
     read_source,
 )
-from memlab.kernels.user.specifications import ExpectedOutput, Specification
 from memlab.roofline.documents.runs import run_document
 from memlab.version import memlab_version
 

@@ -23,7 +23,7 @@ from memlab.errors import MemlabWarning, UsageError
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import Buffer, Launch, Scalar
 from memlab.kernels.signature import KernelParameter
-from memlab.kernels.user.binding import bind_arguments
+from memlab.kernels.user.arguments.binding import bind_arguments
 from memlab.kernels.user.compiled_source import CompiledSource
 from memlab.kernels.user.kernel import UserKernel
 

@@ -16,8 +16,8 @@ from memlab.errors import UsageError
 from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Buffer, Launch
+from memlab.kernels.user.arguments.specifications import ExpectedOutput
 from memlab.kernels.user.kernel import UserKernel
-from memlab.kernels.user.specifications import ExpectedOutput
 
 LAUNCH: Launch = replace(
     find_kernel("naive").prepare({"width": 1}, Limits("any")),

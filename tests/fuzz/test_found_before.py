@@ -29,7 +29,8 @@ from memlab.errors import MemlabError, UsageError
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.signature import KernelParameter, Signature
 from memlab.kernels.user import kernel as user_kernel
-from memlab.kernels.user import parsing, project, scaffold
+from memlab.kernels.user import project, scaffold
+from memlab.kernels.user.arguments import parsing
 from memlab.kernels.user.kernel import UserKernel
 
 HUGE = "0x" + "f" * 5000

@@ -27,9 +27,10 @@ from memlab.kernels.launch import (
     Uniform,
 )
 from memlab.kernels.signature import KernelParameter, ModuleVariable, Signature, StructureMember
-from memlab.kernels.user import binding, parsing, specifications, symbols
 from memlab.kernels.user import kernel as user_kernel
 from memlab.kernels.user import launch as user_launch
+from memlab.kernels.user import symbols
+from memlab.kernels.user.arguments import binding, parsing, specifications
 from memlab.kernels.user.compiler_flags import SWITCHES
 from memlab.kernels.user.kernel import UserKernel
 from memlab.kernels.user.launch_options import CPP_STANDARDS

@@ -29,7 +29,7 @@ from memlab.device.verification import ActualOutput, checked_positions, verify
 from memlab.errors import DeviceError, UsageError
 from memlab.kernels.catalog import find_kernel
 from memlab.kernels.launch import Launch, Scalar
-from memlab.kernels.user.specifications import NUMPY_DTYPES
+from memlab.kernels.user.arguments.specifications import NUMPY_DTYPES
 from memlab.roofline.ceilings import ceilings
 from memlab.roofline.reports.device import device_query_lines, memory_lab_lines
 

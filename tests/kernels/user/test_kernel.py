@@ -14,8 +14,8 @@ from memlab.kernels.launch import Constant, Launch
 from memlab.kernels.signature import KernelParameter, LaunchBounds, ModuleVariable, Signature
 from memlab.kernels.user import kernel as user_kernel
 from memlab.kernels.user import launch as user_launch
+from memlab.kernels.user.arguments.fills import parse_fill
 from memlab.kernels.user.compiler_flags import flag_options
-from memlab.kernels.user.fills import parse_fill
 from memlab.kernels.user.kernel import UserKernel, apply_launch_options, split_target
 
 SIGNATURE = Signature(

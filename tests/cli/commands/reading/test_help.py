@@ -11,9 +11,9 @@ from paths import REPOSITORY
 from memlab.cli.app import COMMANDS, main
 from memlab.cli.commands.reading.help import topics
 from memlab.device.datasheets import loader
-from memlab.kernels.user.fills import parse_fill
-from memlab.kernels.user.parsing import parse_specification
-from memlab.kernels.user.specifications import NUMPY_DTYPES
+from memlab.kernels.user.arguments.fills import parse_fill
+from memlab.kernels.user.arguments.parsing import parse_specification
+from memlab.kernels.user.arguments.specifications import NUMPY_DTYPES
 from memlab.roofline.documents.schema import run_schema
 
 ROOMS = ("memlab", "cli", "roofline", "device", "kernels", "lessons")

@@ -11,16 +11,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memlab.errors import UsageError, suggest_nearest
-from memlab.kernels.user import array_files, expressions, views
-from memlab.kernels.user.fills import (
+from memlab.kernels.user import expressions
+from memlab.kernels.user.arguments import array_files, views
+from memlab.kernels.user.arguments.fills import (
     is_number,
     parse_fill,
     parse_float,
     parse_integer,
     parse_scalar,
 )
-from memlab.kernels.user.hints import example_value
-from memlab.kernels.user.specifications import (
+from memlab.kernels.user.arguments.hints import example_value
+from memlab.kernels.user.arguments.specifications import (
     MAX_ELEMENTS,
     NULL,
     NUMPY_DTYPES,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from memlab.kernels.signature import KernelParameter, StructureMember
-from memlab.kernels.user.specifications import (
+from memlab.kernels.user.arguments.specifications import (
     MAX_FLOATS,
     NULL,
     POINTERS,

@@ -27,9 +27,9 @@ from memlab.kernels.launch import (
     Uniform,
 )
 from memlab.kernels.signature import KernelParameter, StructureMember
-from memlab.kernels.user.binding import bind_arguments
-from memlab.kernels.user.parsing import parse_specification
-from memlab.kernels.user.specifications import MAX_FLOATS, NUMPY_DTYPES
+from memlab.kernels.user.arguments.binding import bind_arguments
+from memlab.kernels.user.arguments.parsing import parse_specification
+from memlab.kernels.user.arguments.specifications import MAX_FLOATS, NUMPY_DTYPES
 
 SAXPY = (
     KernelParameter("a", "scalar", "f32", "float", 4),

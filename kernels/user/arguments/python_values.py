@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
 from memlab.kernels.launch import InMemoryArray
-from memlab.kernels.user.parsing import start_specification, view_specification
-from memlab.kernels.user.specifications import (
+from memlab.kernels.user.arguments.parsing import start_specification, view_specification
+from memlab.kernels.user.arguments.specifications import (
     MAX_ELEMENTS,
     NUMPY_DTYPES,
     POINTERS,
@@ -30,7 +30,7 @@ from memlab.kernels.user.specifications import (
     Specification,
     StructureSpecification,
 )
-from memlab.kernels.user.views import FILTERS, ViewKind
+from memlab.kernels.user.arguments.views import FILTERS, ViewKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,11 +9,19 @@ from typing import TypeVar
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.launch import Argument, ArrayAlias, Buffer, Structure, array_arguments
 from memlab.kernels.signature import KernelParameter
-from memlab.kernels.user import views
-from memlab.kernels.user.hints import describe_parameters, structure_hint, unsupported_reason
-from memlab.kernels.user.parsing import parse_specification
-from memlab.kernels.user.specifications import STRUCTURE, ArraySpecification, Specification
-from memlab.kernels.user.typed_binding import (
+from memlab.kernels.user.arguments import views
+from memlab.kernels.user.arguments.hints import (
+    describe_parameters,
+    structure_hint,
+    unsupported_reason,
+)
+from memlab.kernels.user.arguments.parsing import parse_specification
+from memlab.kernels.user.arguments.specifications import (
+    STRUCTURE,
+    ArraySpecification,
+    Specification,
+)
+from memlab.kernels.user.arguments.typed_binding import (
     bind_array,
     bind_scalar,
     bind_structure,
@@ -21,7 +29,7 @@ from memlab.kernels.user.typed_binding import (
     handle_spelling,
     view_kind,
 )
-from memlab.kernels.user.untyped_binding import bind_untyped
+from memlab.kernels.user.arguments.untyped_binding import bind_untyped
 
 AnyArgument = TypeVar("AnyArgument", bound=Argument)
 

@@ -12,11 +12,11 @@ import memlab
 from memlab.errors import UsageError
 from memlab.kernels.launch import Buffer, InMemoryArray, NullPointer, Scalar, Structure
 from memlab.kernels.signature import KernelParameter, StructureMember
-from memlab.kernels.user import python_values
-from memlab.kernels.user.binding import bind_arguments
+from memlab.kernels.user.arguments import python_values
+from memlab.kernels.user.arguments.binding import bind_arguments
+from memlab.kernels.user.arguments.parsing import parse_specification
+from memlab.kernels.user.arguments.specifications import ArraySpecification
 from memlab.kernels.user.kernel import UserKernel, apply_launch_options, parse_defines
-from memlab.kernels.user.parsing import parse_specification
-from memlab.kernels.user.specifications import ArraySpecification
 
 PARAMETERS = {
     "f32": KernelParameter("p", "scalar", "f32", "float", 4),

@@ -7,17 +7,22 @@ from dataclasses import replace
 from memlab.errors import UsageError
 from memlab.kernels.launch import Argument, dtype_bytes
 from memlab.kernels.signature import KernelParameter, StructureMember
-from memlab.kernels.user.fills import integer_range, parse_integer
-from memlab.kernels.user.hints import example_value
-from memlab.kernels.user.parsing import parse_specification
-from memlab.kernels.user.specifications import (
+from memlab.kernels.user.arguments.fills import integer_range, parse_integer
+from memlab.kernels.user.arguments.hints import example_value
+from memlab.kernels.user.arguments.parsing import parse_specification
+from memlab.kernels.user.arguments.specifications import (
     NUMPY_DTYPES,
     STRUCTURE,
     ScalarSpecification,
     Specification,
     StructureSpecification,
 )
-from memlab.kernels.user.typed_binding import POINTER_BYTES, bind_array, bind_scalar, bind_structure
+from memlab.kernels.user.arguments.typed_binding import (
+    POINTER_BYTES,
+    bind_array,
+    bind_scalar,
+    bind_structure,
+)
 
 
 def bind_untyped(argument: Specification, parameter: KernelParameter, label: str) -> Argument:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memlab.kernels.user.specifications import Specification
+    from memlab.kernels.user.arguments.specifications import Specification
 
 
 @dataclass(frozen=True)

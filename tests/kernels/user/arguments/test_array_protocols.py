@@ -83,7 +83,7 @@ def test_an_array_that_cannot_be_copied_is_refused_in_one_line() -> None:
 
 
 def test_numbers_of_numpy_keep_their_type() -> None:
-    from memlab.kernels.user.python_values import convert_argument
+    from memlab.kernels.user.arguments.python_values import convert_argument
 
     number = ml_dtypes.bfloat16(1.5)
     for value, short in ((np.float32(2), "f32"), (np.uint8(3), "u8"), (number, "bf16"), (2, "")):

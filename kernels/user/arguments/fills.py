@@ -18,8 +18,8 @@ from memlab.kernels.launch import (
     Uniform,
 )
 from memlab.kernels.user import expressions
-from memlab.kernels.user.hints import MAX_LISTED_MEMBERS
-from memlab.kernels.user.specifications import MAX_FLOATS, SHORT_DTYPES
+from memlab.kernels.user.arguments.hints import MAX_LISTED_MEMBERS
+from memlab.kernels.user.arguments.specifications import MAX_FLOATS, SHORT_DTYPES
 
 
 def is_number(text: str) -> bool:

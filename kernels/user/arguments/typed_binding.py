@@ -20,9 +20,10 @@ from memlab.kernels.launch import (
     StructureType,
 )
 from memlab.kernels.signature import KernelParameter, StructureMember
-from memlab.kernels.user import expressions, views
-from memlab.kernels.user.fills import parse_member_fills, parse_scalar
-from memlab.kernels.user.hints import (
+from memlab.kernels.user import expressions
+from memlab.kernels.user.arguments import views
+from memlab.kernels.user.arguments.fills import parse_member_fills, parse_scalar
+from memlab.kernels.user.arguments.hints import (
     MAX_LISTED_MEMBERS,
     declared_name,
     example_array,
@@ -31,8 +32,8 @@ from memlab.kernels.user.hints import (
     pointed,
     structure_hint,
 )
-from memlab.kernels.user.parsing import parse_specification, parse_structure
-from memlab.kernels.user.specifications import (
+from memlab.kernels.user.arguments.parsing import parse_specification, parse_structure
+from memlab.kernels.user.arguments.specifications import (
     NULL,
     NUMPY_DTYPES,
     POINTERS,

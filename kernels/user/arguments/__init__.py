@@ -1,0 +1,1 @@
+"""Arguments of user kernels: texts and values of Python, parsed and bound to parameters."""
