@@ -10,15 +10,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from memlab.device.compiler import forked_process, host_code, nvcc, nvrtc
-from memlab.device.compiler.diagnostics import CompileError, error_from_log, missing_header
+from memlab.device.compiler.diagnostics import (
+    CompileError,
+    NameExpressionError,
+    error_from_log,
+    missing_header,
+)
 from memlab.device.compiler.headers import HeaderChanges, IncludedHeaders, missing_packages
+from memlab.device.compiler.reductions import Reduction, load_reduction, store_reduction
 from memlab.device.compiler.translation_unit import (
     Architecture,
     CompilerAnswer,
@@ -38,14 +45,15 @@ class _Compiler:
     Attributes:
         name: Its name and version, for messages.
         compile: Compiles a unit without some headers, in a child process.
-        remedies: Options that it lacks, by the pattern of the message that asks for each.
+        remedies: Finds the options that it lacks in its log: by the pattern of the message that
+            asks for it, each option.
         is_nvcc: Whether it is nvcc, which needs no advice to ask nvcc, and whose output names those
             of the headers left out that it missed.
     """
 
     name: str
     compile: Callable[[TranslationUnit, IncludedHeaders, HeaderChanges], CompilerAnswer]
-    remedies: Mapping[str, str] = field(default_factory=dict)
+    remedies: Callable[[str], Mapping[str, str]] = lambda log: {}
     is_nvcc: bool = False
 
 
@@ -62,8 +70,16 @@ def compile_source(unit: TranslationUnit, included: IncludedHeaders) -> Compiler
         UsageError: The source includes a file outside the named folders.
         DeviceError: NVRTC is not installed.
     """
+    known = load_reduction(unit, included, nvrtc.compiler_identity())
+    compiler = _compiler_of(known) if known is not None else None
+    if known is not None and compiler is not None:
+        # This kernel may need what another one was compiled without.
+        with suppress(CompileError):
+            return _output(compiler, unit, included, *_reduce(compiler, unit, included, known))
+    compiler = _nvrtc()
+    answer, reduction = _reduce(compiler, unit, included, Reduction(unit.source))
     try:
-        return _compile_without_host_code(_nvrtc(), unit, included)
+        return _output(compiler, unit, included, answer, reduction)
     except CompileError as error:
         refused = error
     try:
@@ -79,13 +95,19 @@ def compile_source(unit: TranslationUnit, included: IncludedHeaders) -> Compiler
     ]
     missed = missing_header(refused.log)
     if missed in absent:
+        changes = replace(reduction.changes, left_out=(missed,))
+        rest = replace(reduction, changes=changes)
+        answer, reduction = _reduce(compiler, unit, included, rest, absent)
         try:
-            return _compile_without_host_code(_nvrtc(), unit, included, absent, (missed,))
+            return _output(compiler, unit, included, answer, reduction)
         except CompileError as error:
             refused = error
     if toolchain is None:
         raise refused
-    return _compile_without_host_code(_nvcc(toolchain), unit, included, absent, absent)
+    compiler = _nvcc(toolchain)
+    whole = Reduction(unit.source, changes=HeaderChanges(tuple(absent)), with_nvcc=True)
+    answer, reduction = _reduce(compiler, unit, included, whole, absent)
+    return _output(compiler, unit, included, answer, reduction)
 
 
 def check_architecture(architecture: Architecture) -> None:
@@ -114,7 +136,7 @@ def _nvrtc() -> _Compiler:
         return forked_process.call_in_child(partial(nvrtc.run_nvrtc, unit, included, changes))
 
     name = f"NVRTC {version_text(nvrtc.compiler_version())}"
-    return _Compiler(name, compile_unit, host_code.REMEDIES)
+    return _Compiler(name, compile_unit, host_code.remedies)
 
 
 def _nvcc(toolchain: nvcc.Toolchain) -> _Compiler:
@@ -139,68 +161,130 @@ def _nvcc_advice() -> str:
     return "" if toolchain else f"have nvcc compile it: {nvcc.INSTALL_ADVICE}"
 
 
-def _compile_without_host_code(
+def _compiler_of(reduction: Reduction) -> _Compiler | None:
+    """The compiler that took a reduction; None if it is not there any more."""
+    if not reduction.with_nvcc:
+        return _nvrtc()
+    try:
+        toolchain = nvcc.find_toolchain()
+    except DeviceError:
+        return None
+    return _nvcc(toolchain) if toolchain else None
+
+
+def _reduce(
     compiler: _Compiler,
     unit: TranslationUnit,
     included: IncludedHeaders,
+    start: Reduction,
     absent: Sequence[str] = (),
-    left_out: Sequence[str] = (),
-) -> CompilerOutput:
+) -> tuple[CompilerAnswer, Reduction]:
     """Compile, again and again without the host code and the headers that are refused.
 
     Args:
         compiler: The compiler.
         unit: The translation unit.
         included: The headers that it can include.
+        start: What it is compiled without from the start.
         absent: The headers that are nowhere, each of which is left out if it is missed.
-        left_out: Those of them that are left out from the start.
+
+    Returns:
+        The last answer, and what the unit was compiled without then.
 
     Raises:
-        As `compile_source`.
+        CompileError: The compiler crashed, or takes too long.
     """
-    current = unit
-    changes = HeaderChanges(left_out=tuple(left_out))
-    removed: list[str] = []
+    current = start
     try:
         for _ in range(host_code.MAX_PASSES + len(absent)):
-            answer = compiler.compile(current, included, changes)
+            answer = compiler.compile(current.applied(unit), included, current.changes)
             if not isinstance(answer, str):
                 break
-            before = current, changes
-            missed = missing_header(answer)
-            if missed in absent and missed not in changes.left_out:
-                changes = replace(changes, left_out=(*changes.left_out, missed))
-            current, changes, errors = _without_host_code(current, included, changes, answer)
-            removed.extend(errors)
-            more = (
-                option
-                for pattern, option in compiler.remedies.items()
-                if re.search(pattern, answer) and option not in current.options
-            )
-            current = replace(current, options=(*current.options, *more))
-            if (current, changes) == before:
+            reduced = _reduced(compiler, unit, included, current, absent, answer)
+            if reduced == current:
                 break
+            current = reduced
     except forked_process.ChildProcessLostError as lost:
         if unit.name_expression and lost.crashed:
             # Without the name expression, the compiler may report an error instead of crashing.
-            _compile_without_host_code(
-                compiler, replace(unit, name_expression=""), included, absent, left_out
-            )
+            plain = replace(unit, name_expression="")
+            _output(compiler, plain, included, *_reduce(compiler, plain, included, start, absent))
         advice = "remove parts of the source to find the one that the compiler cannot process"
         name = compiler.name.partition(" ")[0]
         raise CompileError(f"{name} {lost} while compiling {unit.source_name}", advice) from None
-    if isinstance(answer, str):
-        nvcc_advice = "" if compiler.is_nvcc else _nvcc_advice()
-        raise error_from_log(answer, unit, compiler.name, removed, changes.left_out, nvcc_advice)
+    return answer, current
+
+
+def _output(
+    compiler: _Compiler,
+    unit: TranslationUnit,
+    included: IncludedHeaders,
+    answer: CompilerAnswer,
+    reduction: Reduction,
+) -> CompilerOutput:
+    """The output in a compiler's last answer; what the source was reduced to is kept.
+
+    Raises:
+        As `compile_source`, where it is none.
+    """
+    identity = nvrtc.compiler_identity()
+    if isinstance(answer, CompilerOutput):
+        store_reduction(unit, included, identity, reduction)
+        return answer
     if isinstance(answer, MemlabError):
         raise answer
-    return answer
+    advice = "" if compiler.is_nvcc else _nvcc_advice()
+    left_out = reduction.changes.left_out
+    error = error_from_log(answer, unit, compiler.name, reduction.removed, left_out, advice)
+    if isinstance(error, NameExpressionError):  # the source compiles
+        store_reduction(unit, included, identity, reduction)
+    raise error
+
+
+def _reduced(
+    compiler: _Compiler,
+    unit: TranslationUnit,
+    included: IncludedHeaders,
+    before: Reduction,
+    absent: Sequence[str],
+    log: str,
+) -> Reduction:
+    """What a source is reduced to where a compiler refuses it; the same if nothing helps."""
+    current, changes = before.applied(unit), before.changes
+    missed = missing_header(log)
+    if missed in absent and missed not in changes.left_out:
+        changes = replace(changes, left_out=(*changes.left_out, missed))
+    remedies = {
+        pattern: option
+        for pattern, option in compiler.remedies(log).items()
+        if option not in current.options
+    }
+    more = dict.fromkeys(remedies.values())
+    current, changes, errors = _without_host_code(current, included, changes, log, remedies)
+    return replace(
+        before,
+        source=current.source,
+        options=(*before.options, *more),
+        changes=changes,
+        removed=(*before.removed, *errors),
+    )
 
 
 def _without_host_code(
-    unit: TranslationUnit, included: IncludedHeaders, changes: HeaderChanges, log: str
+    unit: TranslationUnit,
+    included: IncludedHeaders,
+    changes: HeaderChanges,
+    log: str,
+    remedied: Collection[str],
 ) -> tuple[TranslationUnit, HeaderChanges, list[str]]:
     """Remove the host code in which a log reports errors from the source and the user's headers.
+
+    Args:
+        unit: The translation unit.
+        included: The headers that it can include.
+        changes: The changes of headers so far.
+        log: The log.
+        remedied: The patterns of the errors that added options remedy; their lines stay.
 
     Returns:
         The unit and the changes of headers without this code, and the errors.
@@ -217,7 +301,7 @@ def _without_host_code(
         path = paths.get(os.path.normpath(name))
         if path is None:
             continue
-        text, errors = host_code.remove_host_code(texts[path], name, log, texts.values())
+        text, errors = host_code.remove_host_code(texts[path], name, log, texts.values(), remedied)
         if errors:
             changed[path] = text
             removed.extend(errors)

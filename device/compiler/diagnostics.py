@@ -37,21 +37,8 @@ _ADVICE_BY_MESSAGE = (
         "kernels that launch kernels are not supported: launch them from the host",
     ),
     (
-        r'"std" has no member "(min|max|swap)"',
-        "put #include <algorithm> before it, or call min and max without std::",
-    ),
-    (
-        r'"std" has no member "\w*_t"',
-        "put #include <cstdint>, <cstddef> or <type_traits> before it",
-    ),
-    (
-        r'"std" has no member "numeric_limits"',
-        "put #include <limits> before it",
-    ),
-    (
         r'"std" has no member',
-        "put the #include that declares it before it (<cmath>, <type_traits>, <utility>), or use "
-        "libcu++, cuda::std in <cuda/std/...>",
+        "put the #include that declares it before it, or use libcu++, cuda::std in <cuda/std/...>",
     ),
     (r'identifier "u?int\w*\d+_t" is undefined', "put #include <cstdint> before it"),
     (r'identifier "(FLT|DBL)_\w+" is undefined', "put #include <float.h> before it"),

@@ -12,24 +12,32 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from memlab.device.compiler.headers import HOST_HEADERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from pathlib import Path
 
 UNANNOTATED_FUNCTION_MESSAGE = "A function without execution space annotations"
 """NVRTC's message about a plain function without the option below."""
 
 _MATH_MESSAGE = r'identifier "(INFINITY|NAN|HUGE_VALF?|M_\w+)" is undefined'
 
-REMEDIES = {
+_REMEDIES = {
     UNANNOTATED_FUNCTION_MESSAGE: "-default-device",
+    # nvcc includes <math.h> in each source.
     _MATH_MESSAGE: f"--pre-include={HOST_HEADERS / 'math.h'}",
 }
-"""NVRTC's options that make plain functions device functions, and that include <math.h>, which nvcc
-includes in each source; by the patterns of the messages that ask for them."""
+"""NVRTC's options, by the patterns of the messages that ask for them; the first makes plain
+functions device functions."""
+
+_STD_MESSAGE = r'"std" has no member "{}"'
+_STD_MEMBER = re.compile(
+    r"^using (?:cuda::std)?::(\w+);|^__host__ __device__ constexpr [\w& ]+?(\w+)\(", re.M
+)
 
 MAX_PASSES = 10
 """Compilations at most: other host code may use the removed code, which the next pass reports."""
@@ -94,8 +102,36 @@ class _DeclarationScope:
         self.keywords, self.has_parameters = set(), False
 
 
+def remedies(log: str) -> dict[str, str]:
+    """NVRTC's options that a log asks for, by the pattern of the message that asks for each.
+
+    The headers of the host's C++ library include each other, so that a source may use
+    `std::enable_if` where it includes <algorithm>. The header that declares it is included then.
+    """
+    found = {pattern: option for pattern, option in _REMEDIES.items() if re.search(pattern, log)}
+    for name in dict.fromkeys(re.findall(_STD_MESSAGE.format(r"(\w+)"), log)):
+        header = _std_headers().get(name)
+        if header is not None:
+            found[_STD_MESSAGE.format(name)] = f"--pre-include={header}"
+    return found
+
+
+@cache
+def _std_headers() -> dict[str, Path]:
+    """The headers in `HOST_HEADERS` by what they declare in the namespace std."""
+    found: dict[str, Path] = {}
+    for path in sorted(each for each in HOST_HEADERS.iterdir() if each.is_file()):
+        for names in _STD_MEMBER.findall(path.read_text("utf-8")):
+            found.setdefault("".join(names), path)
+    return found
+
+
 def remove_host_code(
-    source: str, source_name: str, log: str, headers: Iterable[str]
+    source: str,
+    source_name: str,
+    log: str,
+    headers: Iterable[str],
+    remedied: Collection[str] = (),
 ) -> tuple[str, tuple[str, ...]]:
     """Blank out the declarations in which a compiler's log reports errors, except device code.
 
@@ -104,6 +140,8 @@ def remove_host_code(
         source_name: Its file name, as in the log.
         log: The compiler's log.
         headers: The texts of the user's headers, whose macros may stand for `__device__`.
+        remedied: The patterns of errors that the compiler will not report again; in their lines
+            other errors may follow from them.
 
     Returns:
         The text with blanks in place of these declarations, with unchanged lines, and the first
@@ -113,6 +151,9 @@ def remove_host_code(
     pattern = rf"^{re.escape(source_name)}\((\d+)\): error: (?!{UNANNOTATED_FUNCTION_MESSAGE}).*"
     for error in re.finditer(pattern, log, re.M):
         errors.setdefault(int(error[1]), error[0])
+    waiting = "|".join(remedied)
+    if waiting:
+        errors = {line: text for line, text in errors.items() if not re.search(waiting, text)}
     if not errors:
         return source, ()
     tokens = [

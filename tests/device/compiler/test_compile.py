@@ -88,7 +88,7 @@ def test_an_error_names_file_and_line_and_ends_with_a_next_step(without_nvcc):
         ("__global__ void k(uint n) {}", "k.cu(1)", "#include <sys/types.h>"),
         ("__global__ void k(float* p) { *p = FLT_MAX; }", "k.cu(1)", "#include <float.h>"),
         ("__global__ void k(int* p) { *p = INT_MAX; }", "k.cu(1)", "#include <limits.h>"),
-        ("__global__ void k(int* p) { *p = std::min(*p, 1); }", "k.cu(1)", "min and max without"),
+        ("__global__ void k(int* p) { std::sort(p, p + 1); }", "k.cu(1)", "cuda::std in <cuda/std"),
         ("__global__ void k(int* p) { k<<<1, 1>>>(p); }", "k.cu(1)", "__CUDACC_RTC__"),
         (
             '#include "mine.h"\n__global__ void k(mine* p) {}',

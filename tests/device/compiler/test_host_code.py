@@ -1,14 +1,17 @@
 """Host code is removed where NVRTC refuses it; device code never is."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memlab.device.compiler import compilation, host_code, nvrtc, reductions
 from memlab.device.compiler import compile as compiler
-from memlab.device.compiler import host_code
 from memlab.device.compiler.diagnostics import CompileError
+from memlab.device.compiler.headers import IncludedHeaders
+from memlab.device.compiler.reductions import Reduction
 from memlab.device.compiler.translation_unit import TranslationUnit
 
 HOPPER = (9, 0)
@@ -286,3 +289,68 @@ int main() { cublasLtHandle_t handle; cublasLtCreate(&handle); cufftHandle plan;
     output = compiler.compile_unit(TranslationUnit(source, "k.cu", HOPPER))
     assert output.compiler.startswith("NVRTC")
     assert "_Z1kP13__nv_bfloat16P6__halfP6float2Pd(" in output.ptx
+
+
+INDIRECT = """#include <algorithm>
+template <int N> struct Packed { using type = std::conditional_t<N == 1, char, short>; };
+template <int N> std::enable_if_t<N == 1, int> chosen() { return cudaGetLastError(); }
+__global__ void widths(int* p) { *p = std::max(sizeof(typename Packed<2>::type), sizeof(char)); }
+int main() { return chosen<1>(); }
+"""
+
+
+def test_what_the_hosts_headers_include_of_each_other_is_there(without_nvcc):
+    """libstdc++'s <algorithm> declares `std::conditional_t`, on which device code depends here."""
+    compiled = compiler.compile_unit(TranslationUnit(INDIRECT, "k.cu", HOPPER))
+    assert re.search(r"mov\.\w+\s+\S+, 2;", compiled.ptx)
+
+
+CHAIN = """#include <cstdio>
+template <int N> __global__ void fill(int* p) { *p = N; }
+__global__ void clear(int* p) { *p = 0; }
+static cudaStream_t stream;
+void wait() { cudaStreamSynchronize(stream); }
+void wait_twice() { wait(); wait(); }
+int main() { wait_twice(); fill<1><<<1, 1>>>(nullptr); }
+"""
+
+
+def test_host_code_is_found_once_for_all_kernels_and_options(monkeypatch, tmp_path, without_nvcc):
+    monkeypatch.setenv("MEMLAB_CACHE", str(tmp_path))
+    asked = []
+
+    def call_in_child(work):
+        asked.append(work)
+        return work()
+
+    monkeypatch.setattr(compilation.forked_process, "call_in_child", call_in_child)
+    unit = TranslationUnit(CHAIN, "k.cu", HOPPER, name_expression="clear")
+    compiler.compile_unit(unit)
+    first = len(asked)
+    for expression, options in (("clear", ("-G",)), ("fill<3>", ()), ("fill<4>", ("-G",))):
+        output = compiler.compile_unit(replace(unit, name_expression=expression, options=options))
+        assert output.lowered_name
+    assert first > 1
+    assert len(asked) == first + 3
+    with pytest.raises(CompileError, match="wrong"):
+        compiler.compile_unit(replace(unit, source=CHAIN + "__global__ void k() { wrong(); }"))
+
+
+PICKY = """template <class T> constexpr int size(T x) { return x.bytes + sizeof(T); }
+struct Packet { int bytes; };
+template <class T> __global__ void sizes(int* p) { *p = size(T{}); }
+__global__ void one(int* p) { *p = 1; }
+std::vector<int> kept;
+"""
+
+
+def test_a_kernel_that_needs_what_another_was_compiled_without_compiles(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMLAB_CACHE", str(tmp_path))
+    unit = TranslationUnit(PICKY, "k.cu", HOPPER, name_expression="one")
+    included = IncludedHeaders()
+    identity = nvrtc.compiler_identity()
+    less = Reduction("\n".join(["", *PICKY.splitlines()[1:4]]))
+    reductions.store_reduction(unit, included, identity, less)
+    assert reductions.load_reduction(unit, included, identity) == less
+    for expression in ("one", "sizes<Packet>"):
+        assert compiler.compile_unit(replace(unit, name_expression=expression)).lowered_name

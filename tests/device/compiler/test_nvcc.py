@@ -11,6 +11,7 @@ from memlab.device.compiler import compile as compiler
 from memlab.device.compiler.cubin import machine_code_sha256
 from memlab.device.compiler.diagnostics import CompileError, NameExpressionError
 from memlab.device.compiler.headers import HeaderChanges, IncludedHeaders, find_headers
+from memlab.device.compiler.reductions import Reduction
 from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.debug_info import kernel_lookup
 from memlab.errors import DeviceError, UsageError
@@ -51,7 +52,8 @@ def compiled_by_nvcc(unit, included=None):
     if included is None:
         included = find_headers(unit.source, unit.source_name, unit.options)
     compiler = compilation._nvcc(nvcc.find_toolchain())
-    return compilation._compile_without_host_code(compiler, unit, included)
+    answer, left = compilation._reduce(compiler, unit, included, Reduction(unit.source))
+    return compilation._output(compiler, unit, included, answer, left)
 
 
 @pytest.fixture(autouse=True)
