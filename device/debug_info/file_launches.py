@@ -30,7 +30,7 @@ from memlab.kernels.user.proposals import (
     propose_launch,
     template_symbols,
 )
-from memlab.kernels.user.symbols import symbol_values, with_template_values
+from memlab.kernels.user.symbols import evaluated, symbol_values, with_template_values
 
 if TYPE_CHECKING:
     from memlab.device.compiler.translation_unit import Architecture
@@ -141,11 +141,7 @@ def complete_launch(kernel: UserKernel, properties: DeviceProperties) -> FileLau
         UsageError: The file launches several kernels and none is named, or the launch cannot be
             told completely; the message says what to give.
     """
-    found = _find_launch(kernel, properties, {})
-    if kernel.symbols and not _is_told(found, kernel):
-        # Conditions, loops and templates may depend on what the symbols stand for.
-        again = _find_launch(kernel, properties, symbol_values(kernel))
-        found = again if found is None or _is_told(again, kernel) else found
+    found = _find_launch(kernel, properties)
     if found is None:
         return None
     target = f"{kernel.source}:{found.entry}"
@@ -165,10 +161,29 @@ def complete_launch(kernel: UserKernel, properties: DeviceProperties) -> FileLau
     return found if found.proposal is not None else None
 
 
-def _find_launch(
+def _find_launch(kernel: UserKernel, properties: DeviceProperties) -> FileLaunch | None:
+    """The launch of a kernel in its file, with the values of the kernel's symbols.
+
+    Conditions, loops and templates may depend on what the symbols stand for. Where they decide
+    nothing, the launch's options are expressions of the symbols.
+    """
+    architecture = properties.compute_capability
+    symbolic = _select_launches(kernel, properties, {})
+    values = symbol_values(kernel) if kernel.symbols else None
+    decided = None if values is None else _select_launches(kernel, properties, values)
+    if decided is None:
+        return _file_launch(kernel, *symbolic, architecture) if symbolic else None
+    found = _file_launch(kernel, *decided, architecture)
+    if symbolic is None or (symbolic[0] != decided[0] and _is_told(found, kernel)):
+        return found
+    other = _file_launch(kernel, *symbolic, architecture)
+    return found if _is_told(found, kernel) and not _is_alike(other, found) else other
+
+
+def _select_launches(
     kernel: UserKernel, properties: DeviceProperties, known: Mapping[str, int | Fraction]
-) -> FileLaunch | None:
-    """The launch of a kernel in its file, with values of numbers that the host code lacks."""
+) -> tuple[str, Sequence[RecordedLaunch]] | None:
+    """The launches of a kernel in its file, with values of numbers that the host code lacks."""
     groups = _launches_by_entry(kernel, properties, known)
     made = {
         entry: launches
@@ -177,17 +192,24 @@ def _find_launch(
     }
     if len(made) == 1:
         groups = made
-    if not groups:
-        return None
     if len(groups) > 1 and not kernel.entry:
         raise SeveralLaunches(kernel.source, tuple(groups))
-    entry, launches = next(iter(groups.items()))
-    return _file_launch(kernel, entry, launches, properties.compute_capability)
+    return next(iter(groups.items()), None)
 
 
-def _is_told(found: FileLaunch | None, kernel: UserKernel) -> bool:
+def _is_alike(launch: FileLaunch, other: FileLaunch) -> bool:
+    """Whether two launches have the same options for the values of the kernel's symbols."""
+    if launch.proposal is None or other.proposal is None or launch.symbols:
+        return False
+    try:
+        return evaluated(launch.proposal.kernel) == evaluated(other.proposal.kernel)
+    except UsageError:
+        return False
+
+
+def _is_told(found: FileLaunch, kernel: UserKernel) -> bool:
     """Whether a launch, with the kernel's own options, lacks nothing."""
-    if found is None or found.proposal is None or found.symbols:
+    if found.proposal is None or found.symbols:
         return False
     return not found.proposal.gaps or bool(kernel.args)
 

@@ -6,11 +6,12 @@ and the number of its elements is `x_numel`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from memlab.kernels.host_code.arithmetic import as_number, combine, number_value
-from memlab.kernels.host_code.formulas import Formula, number
+from memlab.kernels.host_code.formulas import Formula, exact_quotient, extreme, number
 from memlab.kernels.host_code.machine import Machine, formula_of, new_tensor
 from memlab.kernels.host_code.program import spelled_type
 from memlab.kernels.host_code.values import (
@@ -100,32 +101,62 @@ def call_method(
 def count_elements(machine: Machine, values: Sequence[Value]) -> None:
     """Set the numbers of elements of the tensors that a launch is passed.
 
-    A tensor is taken to have the dimensions whose sizes the host code uses. One of which it uses no
-    size is taken to be as large as the others, where these agree.
+    A tensor is taken to have the dimensions whose sizes the host code uses. Of a dimension before
+    these it uses no size: where all other sizes of the launch's tensors agree, it has theirs. A
+    tensor of which it uses no size is taken to be as large as the largest of the others.
 
     Args:
         machine: The state.
         values: The arguments.
     """
-    tensors = [value.allocation.tensor for value in values if isinstance(value, Pointer)]
-    counts: dict[Tensor, Formula | None] = {
-        tensor: _known_count(machine, tensor) for tensor in tensors if tensor is not None
-    }
-    known = list(dict.fromkeys(count for count in counts.values() if count is not None))
+    passed = [value.allocation.tensor for value in values if isinstance(value, Pointer)]
+    tensors = list(dict.fromkeys(tensor for tensor in passed if tensor is not None))
+    sizes = {tensor: [*map(_known, tensor.sizes.values())] for tensor in tensors}
+    counts: dict[Tensor, Formula | None] = {}
+    for tensor in tensors:
+        others = [size for other in tensors if other is not tensor for size in sizes[other]]
+        counts[tensor] = _known_count(machine, tensor, {*others} - {None})
+    known = [count for count in counts.values() if count is not None]
+    largest = reduce(_larger, known) if known else None
     for tensor, count in counts.items():
-        if count is None and len(known) == 1:
-            count = known[0]
+        if count is None and f"{tensor.name}_numel" not in machine.known:
+            count = largest
         tensor.allocation.count = count or formula_of(machine.resolved(_count(tensor)))
 
 
-def _known_count(machine: Machine, tensor: Tensor) -> Formula | None:
-    """The number of elements, as far as the host code uses it or the sizes."""
+def _larger(first: Formula, second: Formula) -> Formula:
+    """The larger number of elements."""
+    for one, other in ((first, second), (second, first)):
+        quotient = exact_quotient(one, other)
+        if quotient is not None and all(factor.denominator == 1 for _, factor in quotient.terms):
+            return one
+    return extreme("max", first, second)
+
+
+def _known(cell: Cell) -> Formula | None:
+    return formula_of(cell.value)
+
+
+def _known_count(
+    machine: Machine, tensor: Tensor, others: Collection[Formula | None]
+) -> Formula | None:
+    """The number of elements, as far as the host code uses it or the sizes.
+
+    Args:
+        machine: The state.
+        tensor: The tensor.
+        others: The sizes of the other tensors.
+    """
     if tensor.count is not None and not isinstance(tensor.count.value, Unresolved):
         return formula_of(tensor.count.value)
-    used = [index for index, cell in tensor.sizes.items() if isinstance(cell.value, Number)]
+    used = [index for index, cell in tensor.sizes.items() if _known(cell) is not None]
     count: Value = number_value(1, _SIZE.name)
     for index in range(max(used, default=-1) + 1):
-        count = combine(machine, "*", count, machine.settled(_size(tensor, index)))
+        size = _size(tensor, index)
+        if isinstance(size, Unresolved) and len(others) == 1 and size.name not in machine.known:
+            shared = next(iter(others))
+            size = size if shared is None else Number(shared, _SIZE.name)
+        count = combine(machine, "*", count, machine.settled(size))
     return formula_of(count) if used else None
 
 

@@ -233,6 +233,37 @@ def test_given_symbols_decide_loops_and_templates(capsys: pytest.CaptureFixture[
     assert run["parameters"]["args"] == "out:f32[100] i32=10"
 
 
+CHOSEN = """\
+template <int W> __global__ void scale(float* y, int width) {
+  y[blockIdx.x * width + threadIdx.x] *= W;
+}
+void launch(float* y, int rows, int width) {
+  cudaMalloc(&y, rows * width * sizeof(float));
+  switch (width) {
+    case 32: scale<32><<<rows, width>>>(y, 32); break;
+    case 64: scale<64><<<rows, width>>>(y, 64); break;
+  }
+}
+"""
+
+
+def test_given_symbols_choose_among_launches_that_are_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("chosen.cu").write_text(CHOSEN)
+    for width in (32, 64):
+        words = ["--set", "rows=3", "--set", f"width={width}", "--json"]
+        assert main(["run", "chosen.cu:scale", *words]) == 0
+        printed = capsys.readouterr()
+        run = json.loads(printed.out)
+        assert run["kernel"] == f"chosen.cu:scale<{width}>"
+        assert run["parameters"]["block"] == str(width)
+        assert run["parameters"]["args"] == f"out:f32[{3 * width}] i32={width}"
+    words = ["--set", "rows=3", "--set", "width=32"]
+    assert main(["run", "chosen.cu:scale<32>", *words]) == 0
+    assert "--grid rows --block width" in capsys.readouterr().err  # where they decide nothing
+
+
 def test_own_arguments_leave_only_the_symbols_of_the_grid(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

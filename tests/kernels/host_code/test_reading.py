@@ -523,7 +523,10 @@ int main() { fill_whole(64); fill_half(32); }
     assert [each.line for each in read_launches(code, "f.cu", {}, {})] == [12, 10]
 
 
-TENSOR_KERNEL = "template <typename T> __global__ void k(T* x, T* y, long n, long m) {}\n"
+TENSOR_KERNEL = """
+template <typename T> __global__ void k(T* x, T* y, long n, long m) {}
+__global__ void f(float* x, float* y, float* z) {}
+"""
 
 
 @pytest.mark.parametrize(
@@ -535,7 +538,7 @@ TENSOR_KERNEL = "template <typename T> __global__ void k(T* x, T* y, long n, lon
         ("k<<<x.numel() / 4, 32>>>($x, $y, x.numel(), y.numel());",
          "k<float> floor(x_numel/4),1,1|32,1,1|0|x_numel,y_numel,x_numel,y_numel"),
         ("k<<<x.size(1), 32>>>($x, $y, x.sizes()[1], y.size(0));",
-         "k<float> x_size_1,1,1|32,1,1|0|x_size_0*x_size_1,y_size_0,x_size_1,y_size_0"),
+         "k<float> x_size_1,1,1|32,1,1|0|x_size_1*y_size_0,y_size_0,x_size_1,y_size_0"),
         ("k<<<1, 32>>>($x, $y, 3, 4);", "k<float> 1,1,1|32,1,1|0|x_numel,y_numel,3,4"),
         # Checks tell which sizes are equal.
         ("int n = x.size(0);if (n != y.size(0) || y.size(1) != 8) throw;k<<<1, 2>>>($x, $y, 0, 0);",
@@ -546,6 +549,16 @@ TENSOR_KERNEL = "template <typename T> __global__ void k(T* x, T* y, long n, lon
          "k<float> 1,1,1|32,1,1|0|n,y_size_0,n,y_size_0"),
         ("if (y.size(0) != 3) { log(y); } int n = x.size(0); k<<<1, 32>>>($x, $y, n, y.size(0));",
          "k<float> 1,1,1|32,1,1|0|n,y_size_0,n,y_size_0"),
+        # A size that is not used is that of another tensor, if all of them agree.
+        ("int n = x.size(0), w = y.size(1); k<<<n, w>>>($x, $y, n, w);",
+         "k<float> n,1,1|w,1,1|0|n,n*w,n,w"),
+        ("int n = x.size(0), m = x.size(1); k<<<n, 2>>>($x, $y, m, y.size(1));",
+         "k<float> n,1,1|2,1,1|0|m*n,y_size_0*y_size_1,m,y_size_1"),
+        # A tensor of which no size is used is as large as the largest.
+        ("int n = x.size(0), w = y.size(1); f<<<1, 1>>>($x, $y, z.data_ptr<float>());",
+         "f 1,1,1|1,1,1|0|n,n*w,n*w"),
+        ("int n = x.numel(), w = y.numel(); f<<<1, 1>>>($x, $y, z.data_ptr<float>());",
+         "f 1,1,1|1,1,1|0|n,w,max(n, w)"),
         # Tensors that the function makes.
         ("auto z = torch::zeros({x.size(0), 4}, opt); k<<<1, 32>>>($x, z.data_ptr<float>(), 0, 0);",
          "k<float> 1,1,1|32,1,1|0|x_size_0,4*x_size_0,0,0"),
@@ -558,5 +571,7 @@ TENSOR_KERNEL = "template <typename T> __global__ void k(T* x, T* y, long n, lon
 )  # fmt: skip
 def test_tensors_of_an_extension(body: str, expected: str) -> None:
     body = body.replace("$x", "(float*)x.data_ptr()").replace("$y", "y.data_ptr<float>()")
-    code = f"{TENSOR_KERNEL}void go(torch::Tensor x, const at::Tensor& y) {{ {body} }}"
+    code = (
+        f"{TENSOR_KERNEL}void go(torch::Tensor x, const at::Tensor& y, at::Tensor z) {{ {body} }}"
+    )
     assert launches(code) == [expected]
