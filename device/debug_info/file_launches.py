@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from memlab.kernels.user.kernel import UserKernel
 
 _MAX_LISTED = 8
+_MAX_EXPLORED = 4
+"""The most instantiations of a template that are listed though the program makes none of them."""
 _CUDA_PROPERTIES = {
     "asyncEngineCount": "async_engine_count",
     "cooperativeLaunch": "cooperative_launch",
@@ -226,8 +229,25 @@ def file_launches(kernel: UserKernel, properties: DeviceProperties) -> tuple[Fil
     """
     return tuple(
         _file_launch(kernel, entry, launches, properties.compute_capability)
-        for entry, launches in _launches_by_entry(kernel, properties, {}).items()
+        for entry, launches in _few_explored(_launches_by_entry(kernel, properties, {})).items()
     )
+
+
+def _few_explored(
+    groups: Mapping[str, Sequence[RecordedLaunch]],
+) -> dict[str, Sequence[RecordedLaunch]]:
+    """The launches without those of all but a few instantiations that the program does not make.
+
+    A function that chooses among many instantiations would otherwise have all of them compiled.
+    """
+    counts: Counter[str] = Counter()
+    kept: dict[str, Sequence[RecordedLaunch]] = {}
+    for entry, launches in groups.items():
+        is_explored = all(launch.is_explored for launch in launches)
+        counts[launches[0].kernel] += is_explored
+        if not is_explored or counts[launches[0].kernel] <= _MAX_EXPLORED:
+            kept[entry] = launches
+    return kept
 
 
 def command_line(proposal: ProposedLaunch) -> str:

@@ -18,6 +18,7 @@ from memlab.kernels.host_code.machine import (
     allocation_of,
     formula_of,
     same,
+    truth_of,
 )
 from memlab.kernels.host_code.places import cell_of
 from memlab.kernels.host_code.preprocessor import Macro, expand
@@ -31,9 +32,10 @@ from memlab.kernels.host_code.program import (
     parse_expression,
     parse_statements,
     spelled_type,
+    split_template,
     text_of,
 )
-from memlab.kernels.host_code.structures import size_of
+from memlab.kernels.host_code.structures import class_constant, class_frame, inside, size_of
 from memlab.kernels.host_code.values import (
     ZEROS,
     Address,
@@ -64,6 +66,7 @@ DIM3_TYPES = frozenset({"dim3", "uint3"})
 CONTAINERS = {"vector": False, "host_vector": False, "device_vector": True}
 """The vectors whose sizes are followed, by their last name; whether they are on the device."""
 ASSERTIONS = frozenset({"assert", "TORCH_CHECK", "AT_ASSERT", "AT_ASSERTM"})
+_CALL_OPERATOR = "operator()"
 UNKNOWN_MARK = "?"
 """Stands before the name of an unknown number in an argument of a template."""
 UNKNOWN_TYPE = "auto"
@@ -84,6 +87,8 @@ def call(machine: Machine, node: Node) -> Value:
         return Unresolved("value")
     if function.type == "field_expression":
         return _method(machine, function, arguments)
+    if function.type == "call_expression":  # such as Functor<T>()(x)
+        return _call_value(machine, machine.evaluate(machine, function), "value", arguments)
     name, template = _called_name(machine, function)
     last = name.rpartition("::")[2]
     if last in CASTS and template is not None:
@@ -96,15 +101,15 @@ def call(machine: Machine, node: Node) -> Value:
         return _expand(machine, name, macro, arguments)
     cell = machine.find(name)
     if cell is not None:
-        if isinstance(cell.value, Lambda):
-            return call_lambda(machine, cell.value, arguments)
+        if isinstance(cell.value, Lambda | Record):
+            return _call_value(machine, cell.value, last, arguments)
         if isinstance(cell.value, FunctionName):
             name, template = cell.value.name, cell.value.arguments or template
             last = name.rpartition("::")[2]
-    if last in machine.program.functions:
+    if last in machine.program.functions and last not in machine.program.structures:
         this = machine.frame.this
         is_method = this is not None and any(
-            each.owner == this.type for each in machine.program.functions[last]
+            _is_method(each, this) for each in machine.program.functions[last]
         )
         return call_function(machine, last, template, arguments, this if is_method else None)
     if name.startswith(tensors.NAMESPACES):
@@ -116,9 +121,20 @@ def call(machine: Machine, node: Node) -> Value:
     if handler is not None:
         return handler(machine, arguments, template)
     kind = node_type(function) if function.type == "primitive_type" else CType(name)
+    if template is not None:
+        kind = CType(f"{name}<{', '.join(template)}>")
     if is_constructed(machine, kind) or function.type == "primitive_type":
         return construct(machine, kind, arguments, function)
     return unknown_call(machine, last, arguments)
+
+
+def _call_value(machine: Machine, value: Value, name: str, arguments: Sequence[Node]) -> Value:
+    """Call a lambda expression or the `operator()` of an object."""
+    if isinstance(value, Lambda):
+        return call_lambda(machine, value, arguments)
+    if isinstance(value, Record) and _CALL_OPERATOR in machine.program.functions:
+        return call_function(machine, _CALL_OPERATOR, None, arguments, this=value)
+    return unknown_call(machine, name, arguments)
 
 
 def unknown_call(machine: Machine, name: str, arguments: Sequence[Node]) -> Value:
@@ -200,6 +216,12 @@ def _template_text(machine: Machine, node: Node) -> str:
                 return (
                     given.name + " " * bool(given.pointers) + "*" * (given.pointers + kind.pointers)
                 )
+        constant = class_constant(machine, name)
+        if isinstance(constant, Number):
+            return number_text(machine, constant)
+        if any(mark in kind.name for mark in ("<", "::", "decltype(")):
+            kind = machine.resolve(kind) or kind
+            return kind.name + "*" * kind.pointers
         return name
     value = machine.evaluate(machine, node)
     if isinstance(value, Number):
@@ -250,7 +272,7 @@ def call_function(
     this: Record | None = None,
 ) -> Value:
     """Call a function of the program."""
-    function = _overload(machine, last, len(arguments), this)
+    function = _overload(machine, last, len(arguments), this, template)
     if function is None or len(machine.frames) > MAX_DEPTH:
         return unknown_call(machine, last, arguments)
     values: list[Value] = []
@@ -263,18 +285,55 @@ def call_function(
     return enter(machine, function, values, cells, template, this)
 
 
-def _overload(machine: Machine, last: str, count: int, this: Record | None) -> Function | None:
+def _is_method(function: Function, this: Record) -> bool:
+    """Whether a function is a method of an object's class."""
+    whole = re.sub(r"\s", "", this.type)
+    return bool(function.owner) and function.owner in (whole, split_template(whole)[0])
+
+
+def _overload(
+    machine: Machine,
+    last: str,
+    count: int,
+    this: Record | None,
+    template: Sequence[str] | None = None,
+) -> Function | None:
     found = [
         function
         for function in machine.program.functions.get(last, ())
-        if this is None or function.owner == this.type
+        if this is None or _is_method(function, this)
     ]
     fitting = [
         function
         for function in found
         if sum(p.default is None for p in function.parameters) <= count <= len(function.parameters)
     ]
+    if len(fitting) > 1:
+        fitting = [each for each in fitting if _is_enabled(machine, each, template or ())]
     return next(iter(fitting or found), None)
+
+
+def _is_enabled(machine: Machine, function: Function, template: Sequence[str]) -> bool:
+    """Whether the `std::enable_if` in a function's type takes the arguments of its template."""
+    result = function.node.child_by_field_name("type")
+    condition = next(
+        (
+            arguments.named_children[0]
+            for each in (descendants(result) if result is not None and function.template else ())
+            if text_of(each.child_by_field_name("name")) in ("enable_if", "enable_if_t")
+            and (arguments := each.child_by_field_name("arguments")) is not None
+        ),
+        None,
+    )
+    if condition is None:
+        return True
+    frame = Frame(function.name)
+    _bind_template(machine, frame, function, template, ())
+    machine.frames.append(frame)
+    try:
+        return truth_of(machine.evaluate(machine, condition)) is not False
+    finally:
+        machine.frames.pop()
 
 
 def enter(
@@ -295,7 +354,7 @@ def enter(
         template: The arguments of its template that are given.
         this: The object of a method.
     """
-    frame = Frame(function.name, this=this)
+    frame = _method_frame(machine, function, this)
     machine.executed_functions.add(function.name)
     if function.template is not None:
         _bind_template(machine, frame, function, template or (), values)
@@ -323,6 +382,15 @@ def enter(
     if any(not same(value, result) for value in frame.returned):
         return Unresolved(function.name.rpartition("::")[2])
     return result
+
+
+def _method_frame(machine: Machine, function: Function, this: Record | None) -> Frame:
+    """The call of a function; of a method, with the names of its class."""
+    found = None if this is None else class_frame(machine, CType(this.type))
+    if found is None:
+        return Frame(function.name, this=this)
+    _, own = found
+    return Frame(function.name, [dict(own.scopes[-1])], dict(own.types), this)
 
 
 def _bind_template(
@@ -488,6 +556,13 @@ def _kernel_template(
     texts = list(given)
     deduced = deduced_types(machine, kernel, values)
     parameters: tuple[TemplateParameter, ...] = kernel.template or ()
+    for index, (text, parameter) in enumerate(zip(texts, parameters, strict=False)):
+        if (
+            parameter.type is not None
+            and parameter.type.name in machine.program.enumerations
+            and text.lstrip("-").isdecimal()
+        ):
+            texts[index] = f"{parameter.type.name}({text})"  # an enum class takes no number
     for parameter in parameters[len(texts) :]:
         if parameter.type is None and parameter.name in deduced:
             kind = deduced[parameter.name]
@@ -541,8 +616,16 @@ def is_constructed(machine: Machine, kind: CType) -> bool:
         base in DIM3_TYPES
         or base in CONTAINERS
         or base == device_queries.PROPERTIES_TYPE
-        or kind.name in machine.program.structures
+        or _has_structure(machine, kind)
         or machine.holds_number(kind)
+    )
+
+
+def _has_structure(machine: Machine, kind: CType) -> bool:
+    """Whether a type is a structure of the program."""
+    base = split_template(kind.name)[0].rpartition("::")[2]
+    return not kind.pointers and (
+        kind.name in machine.program.structures or base in machine.program.structures
     )
 
 
@@ -567,8 +650,8 @@ def construct(
         return _container(machine, base, kind, arguments, type_node)
     if base == device_queries.PROPERTIES_TYPE:
         return device_queries.device_properties(machine)
-    if resolved.name in machine.program.structures:
-        return _record(machine, resolved.name, arguments)
+    if _has_structure(machine, resolved):
+        return _record(machine, resolved, arguments)
     if arguments:
         return cast(machine, machine.evaluate(machine, arguments[0]), kind)
     return number_value(0, kind.name)
@@ -639,20 +722,24 @@ def resize(machine: Machine, container: Container, count: Number | None) -> None
     )
 
 
-def _record(machine: Machine, name: str, arguments: Sequence[Node]) -> Record:
+def _record(machine: Machine, kind: CType, arguments: Sequence[Node]) -> Record:
+    name = kind.name
     made = Record(name)
-    for found, default in members(machine.program.structures[name]):
-        cell = Cell(found.name, Unresolved(found.name), found.type)
-        if default is not None:
-            cell.value = converted(machine, machine.evaluate(machine, default), found.type)
-        elif not found.type.pointers and (machine.resolve(found.type) or found.type).name == "dim3":
-            cell.value = dim3(number(1))
-        made.members[found.name] = cell
+    with inside(machine, kind) as body:
+        for found, default in members(body) if body is not None else ():
+            held = machine.resolve(found.type) or found.type
+            cell = Cell(found.name, Unresolved(found.name), held)
+            if default is not None:
+                cell.value = converted(machine, machine.evaluate(machine, default), held)
+            elif not held.pointers and held.name == "dim3":
+                cell.value = dim3(number(1))
+            made.members[found.name] = cell
     cells = list(made.members.values())
-    constructor = _overload(machine, name, len(arguments), made)
+    last = split_template(name)[0].rpartition("::")[2]
+    constructor = _overload(machine, last, len(arguments), made)
     if (
         constructor is not None
-        and constructor.owner == name
+        and _is_method(constructor, made)
         and (len(constructor.parameters) >= len(arguments))
     ):
         values = [machine.evaluate(machine, node) for node in arguments]
@@ -687,7 +774,7 @@ def _construct(
     listed = next(
         (each for each in constructor.node.children if each.type == "field_initializer_list"), None
     )
-    frame = Frame(constructor.name, this=made)
+    frame = _method_frame(machine, constructor, made)
     machine.frames.append(frame)
     try:
         for parameter, value in zip(constructor.parameters, values, strict=False):
@@ -764,7 +851,7 @@ def new(machine: Machine, node: Node) -> Value:
     declarator = node.child_by_field_name("declarator")
     if declarator is None:
         arguments = node.child_by_field_name("arguments")
-        if kind is not None and kind.name in machine.program.structures:
+        if kind is not None and _has_structure(machine, kind):
             listed = list(arguments.named_children) if arguments is not None else []
             return Address(Cell("object", construct(machine, kind, listed), kind))
         count: Number | None = number_value(1)

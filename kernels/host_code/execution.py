@@ -124,7 +124,7 @@ def declaration(machine: Machine, node: Node) -> None:
         if found.extents:  # the type of an array is that of its elements
             machine.declare(found.name, value, None)
             continue
-        if kind.name == "auto" and isinstance(value, Number):
+        if isinstance(value, Number if kind.name == "auto" else Record) and not kind.pointers:
             kind = CType(value.type)
         cell = machine.declare(found.name, converted(machine, machine.copied(value), kind), kind)
         if is_static:

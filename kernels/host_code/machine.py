@@ -159,6 +159,8 @@ class Machine:
         program: The program.
         evaluate: Evaluates an expression.
         execute: Executes a statement.
+        dependent_type: Finds the type that `Traits<T>::type` or `Pair<T>` is.
+        template_texts: The arguments of a template, with the values of the names in them.
         globals: The variables outside functions.
         frames: The calls, the innermost last.
         log: The cells that were written, with their earlier values.
@@ -183,6 +185,8 @@ class Machine:
     program: Program
     evaluate: Callable[[Machine, Node | None], Value]
     execute: Callable[[Machine, Node], None]
+    dependent_type: Callable[[Machine, CType], CType | None]
+    template_texts: Callable[[Machine, Node | None], tuple[str, ...]]
     globals: dict[str, Cell] = field(default_factory=dict)
     frames: list[Frame] = field(default_factory=lambda: [Frame("")])
     log: list[tuple[Cell, Value]] = field(default_factory=list)
@@ -324,7 +328,22 @@ class Machine:
                 given = frame.types[kind.name]
                 kind = CType(given.name, given.pointers + kind.pointers)
                 break
-        return self.program.resolved_type(kind)
+        kind = self.program.resolved_type(kind)
+        if kind.name.startswith("decltype("):
+            found = self.type_of(kind.name[len("decltype(") : -1])
+            return kind if found is None else CType(found.name, found.pointers + kind.pointers)
+        if "<" in kind.name or "::" in kind.name:
+            return self.dependent_type(self, kind) or kind
+        return kind
+
+    def type_of(self, name: str) -> CType | None:
+        """The type of a variable; None if it is not known."""
+        cell = self.find(name.strip())
+        if cell is None:
+            return None
+        if isinstance(cell.value, Record):
+            return CType(cell.value.type)
+        return self.resolve(cell.type)
 
     def undo(self, mark: int) -> dict[Cell, Value]:
         """Take back what was written since a mark.

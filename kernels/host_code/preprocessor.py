@@ -1,7 +1,8 @@
 """What the preprocessor does to host code: conditions, macros, and the user's own headers.
 
 Lines keep their numbers: what a condition leaves out, and every directive, becomes a blank line.
-Macros are not expanded in the text. They are kept beside it, for the names of sizes are macros.
+Macros are not expanded in the text. They are kept beside it, for the names of sizes are macros;
+one that the file undefines or defines again is expanded where it was defined.
 """
 
 from __future__ import annotations
@@ -171,11 +172,31 @@ def _with_functions(text: str, macros: Mapping[str, Macro]) -> str:
     if not names:
         return text
     pattern = re.compile(rf"^[ \t]*({'|'.join(map(re.escape, names))})[ \t]*\(", re.M)
+    return _with_expansions(text, pattern, macros)
+
+
+def _with_macro(text: str, name: str, macro: Macro) -> str:
+    """Expand a macro that has another meaning, or none, behind a text; lines keep their numbers."""
+    call = r"[ \t]*\(" if macro.parameters is not None else ""
+    pattern = re.compile(rf"\"(?:[^\"\\\n]|\\.)*\"|(?<![\w#])({re.escape(name)})\b{call}")
+    return _with_expansions(text, pattern, {name: macro})
+
+
+def _with_expansions(text: str, pattern: re.Pattern[str], macros: Mapping[str, Macro]) -> str:
+    """Expand the macros that a pattern finds, whose first group is the name; nothing is for none.
+
+    The match of a macro with arguments ends with its parenthesis.
+    """
     pieces: list[str] = []
     end = length = 0
     for match in pattern.finditer(text):
-        arguments, stop = _arguments(text, match.end())
-        expanded = expand(macros[match[1]], arguments) if match.start() >= end else None
+        if not match[1] or match.start() < end:
+            continue
+        macro, stop = macros[match[1]], match.end()
+        arguments: list[str] = []
+        if macro.parameters is not None:
+            arguments, stop = _arguments(text, stop)
+        expanded = expand(macro, arguments)
         if expanded is None or length + len(expanded) > MAX_EXPANSIONS:
             continue
         length += len(expanded)
@@ -209,6 +230,7 @@ def _read(
     source: str, name: str, headers: Mapping[str, str], result: Preprocessed, seen: set[str]
 ) -> None:
     kept: list[str] = []
+    starts: dict[str, int] = {}  # where in `kept` the macros of this file are defined
     # For each open #if: whether its text counts now, and whether a branch was taken already.
     conditions: list[tuple[bool, bool]] = []
     lines = iter(without_comments(source).split("\n"))
@@ -239,9 +261,11 @@ def _read(
         elif word == "define" and (definition := _DEFINE.match(rest)):
             parameters = definition[2]
             listed = None if parameters is None else tuple(map(str.strip, parameters.split(",")))
+            _forget_macro(definition[1], kept, starts, result.macros)
             result.macros[definition[1]] = Macro(listed, definition[3].strip())
+            starts[definition[1]] = len(kept)
         elif word == "undef":
-            result.macros.pop(rest, None)
+            _forget_macro(rest, kept, starts, result.macros)
         elif word == "include" and (included := _INCLUDE.match(rest)):
             path = _header_path(included[1], headers)
             if path is not None and path not in seen and len(seen) < MAX_HEADERS:
@@ -249,6 +273,27 @@ def _read(
                 _read(headers[path], path, headers, result, seen)
     text = _with_functions("\n".join(kept), result.macros)
     result.texts.append(SourceText(name, text))
+
+
+def _forget_macro(
+    name: str, kept: list[str], starts: dict[str, int], macros: dict[str, Macro]
+) -> None:
+    """Take back a macro, and expand it, and those that use it, where they stand before."""
+    if name in starts:
+        names = [name]
+        for each in names:  # grows
+            word = re.compile(rf"\b{re.escape(each)}\b")
+            names += [
+                other
+                for other in starts
+                if other not in names and other in macros and word.search(macros[other].text)
+            ]
+        for each in reversed(names):
+            start = starts[each]
+            kept[start:] = _with_macro("\n".join(kept[start:]), each, macros[each]).split("\n")
+            starts[each] = len(kept)
+    macros.pop(name, None)
+    starts.pop(name, None)
 
 
 def _header_path(name: str, headers: Mapping[str, str]) -> str | None:

@@ -117,7 +117,9 @@ class Program:
         structures: The bodies of structures and classes, by name.
         types: The aliases of types, by name.
         enumerators: The nodes of enumerators that have values, and those before them.
-        class_templates: The parameters of the templates of classes, by the classes' names.
+        class_templates: The parameters of the templates of classes, by the classes' names, such as
+            `Pair`; of a partial specialization with its arguments, `Pair<T,1>`.
+        enumerations: The names of the types of enumerators.
         layouts: The sizes and alignments of structures, by their bodies and template arguments.
         prototypes: The parameters of declared functions, by their last name.
         instantiations: The explicit instantiations of function templates, in order.
@@ -133,6 +135,7 @@ class Program:
     types: dict[str, CType] = field(default_factory=dict)
     enumerators: list[tuple[str, Node | None, bool]] = field(default_factory=list)
     class_templates: dict[str, tuple[TemplateParameter, ...]] = field(default_factory=dict)
+    enumerations: set[str] = field(default_factory=set)
     layouts: dict[object, tuple[int | None, int]] = field(default_factory=dict)
     prototypes: dict[str, list[tuple[Parameter, ...]]] = field(default_factory=dict)
     instantiations: list[Instantiation] = field(default_factory=list)
@@ -242,8 +245,14 @@ def literal(text: str) -> int | None:
 
 def spelled_type(text: str) -> CType | None:
     """A type as it is spelled: `const unsigned int *`."""
-    pointers = text.count("*")
-    words = re.sub(r"[*&]|\b(?:const|volatile|__restrict__|struct|class|typename)\b", " ", text)
+    head, _, rest = text.partition("<")
+    inside, closing, tail = rest.rpartition(">")
+    pointers = (head + tail).count("*") if closing else text.count("*")
+    marks = r"[*&]|\b(?:const|volatile|__restrict__|struct|class|typename)\b"
+    if closing:  # what stands between the brackets is that of other types
+        words = f"{re.sub(marks, ' ', head).rstrip()}<{inside}>{re.sub(marks, ' ', tail)}"
+    else:
+        words = re.sub(marks, " ", text)
     name = _plain_name(words)
     return CType(name, pointers) if name else None
 
@@ -259,6 +268,16 @@ def split_template(name: str) -> tuple[str, list[str]]:
         else:
             parts[-1] += character
     return base.strip(), [part.strip() for part in parts if part.strip()]
+
+
+def split_member(name: str) -> tuple[str, str]:
+    """What stands before and behind the last `::` that is in no argument of a template."""
+    depth = 0
+    for index in range(len(name) - 1, 0, -1):
+        depth += (name[index] in ">)") - (name[index] in "<(")
+        if depth == 0 and name[index - 1 : index + 1] == "::":
+            return name[: index - 1], name[index + 1 :]
+    return "", name
 
 
 def node_type(node: Node | None) -> CType:
@@ -422,13 +441,18 @@ def _collect(
                 body = _body_of_type(child)
                 if body is not None and not base.name:
                     program.structures[alias.name] = body
-                else:
+                elif not _depends(owner, program):
                     program.types[alias.name] = alias.type
-        elif kind == "alias_declaration":
+        elif kind == "alias_declaration" and template is None and not _depends(owner, program):
             name = text_of(child.child_by_field_name("name"))
             program.types[name] = node_type(child.child_by_field_name("type"))
         elif kind in ("struct_specifier", "class_specifier", "enum_specifier", "union_specifier"):
             _collect_type(child, program, source_name, scope, template)
+
+
+def _depends(owner: str, program: Program) -> bool:
+    """Whether the members of a class depend on arguments of a template."""
+    return "<" in owner or owner in program.class_templates
 
 
 def _collect_types(node: Node, program: Program, source_name: str, scope: Sequence[str]) -> None:
@@ -459,11 +483,13 @@ def _collect_type(
         if name:
             base = node.child_by_field_name("base")
             program.types[name] = CType("int") if base is None else node_type(base)
+            program.enumerations.add(name)
     elif node.type in ("struct_specifier", "class_specifier", "union_specifier"):
         if name:
-            program.structures[re.sub(r"\s", "", name)] = body
+            plain = re.sub(r"\s", "", name)
+            program.structures[plain] = body
             if template:
-                program.class_templates[name.partition("<")[0]] = template
+                program.class_templates[plain] = template
         _collect(body, program, source_name, scope, None, name or "class")
 
 
@@ -595,10 +621,11 @@ def _launching_functions(program: Program) -> frozenset[str]:
         for function in functions:
             words = names_in(function.body)
             is_launch = any(n.type == "kernel_call_syntax" for n in descendants(function.body))
+            names = {name, *filter(None, [function.owner])}  # an object calls its operators
             if is_launch or words & LAUNCH_CALLS:
-                launching.add(name)
+                launching |= names
             for word in words:
-                users.setdefault(word, set()).add(name)
+                users.setdefault(word, set()).update(names)
     for name, macro in program.macros.items():
         words = set(re.findall(r"\w+", macro.text))
         if "<<<" in macro.text or words & LAUNCH_CALLS:

@@ -15,6 +15,7 @@ from memlab.kernels.host_code.execution import declaration, execute
 from memlab.kernels.host_code.machine import ControlFlow, Machine, RecordedLaunch, StepLimit
 from memlab.kernels.host_code.preprocessor import preprocess
 from memlab.kernels.host_code.program import Function, names_in, read_program
+from memlab.kernels.host_code.structures import dependent_type
 from memlab.kernels.host_code.values import (
     Allocation,
     Cell,
@@ -59,6 +60,8 @@ def read_launches(
             program,
             evaluate,
             execute,
+            dependent_type,
+            template_texts,
             source_name=source_name,
             known=known or {},
             device=device or {},

@@ -6,20 +6,30 @@ Sources: CUDA C++ Programming Guide, "Built-in Vector Types", for the alignments
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from memlab.kernels.host_code.formulas import number
 from memlab.kernels.host_code.machine import MAX_DEPTH, Frame, Machine, formula_of
 from memlab.kernels.host_code.program import (
+    TemplateParameter,
     declared,
     node_type,
     parse_expression,
     spelled_type,
+    split_member,
     split_template,
     text_of,
 )
-from memlab.kernels.host_code.values import Cell, CType, Unresolved, Value
+from memlab.kernels.host_code.values import (
+    INTEGER_TYPES,
+    Cell,
+    CType,
+    Number,
+    Unresolved,
+    Value,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -47,6 +57,15 @@ _VECTOR = re.compile(
 _MAX_ALIGNMENT = 16
 """The largest alignment of the built-in vectors, such as double4."""
 _UNKNOWN = None, 1
+_TRAITS: dict[str, Callable[[Sequence[CType]], bool]] = {
+    "is_same": lambda kinds: len(kinds) == 2 and kinds[0] == kinds[1],
+    "is_pointer": lambda kinds: kinds[0].pointers > 0,
+    "is_floating_point": lambda kinds: kinds[0] in (CType("float"), CType("double")),
+    "is_integral": lambda kinds: (
+        not kinds[0].pointers and kinds[0].name in ("bool", *INTEGER_TYPES)
+    ),
+}
+"""Traits of the standard library, by name."""
 
 
 def size_of(machine: Machine, kind: CType) -> int | None:
@@ -56,32 +75,72 @@ def size_of(machine: Machine, kind: CType) -> int | None:
 
 def class_constant(machine: Machine, name: str) -> Value | None:
     """The value of a static member such as `Tile::width`; None if it is none."""
-    owner, separator, member = name.rpartition("::")
-    if not separator:
+    owner, member = split_member(name)
+    if not owner:
         return None
+    if member == "value" and (trait := _TRAITS.get(split_template(owner)[0].rpartition("::")[2])):
+        given = [spelled_type(each) or CType("") for each in split_template(owner)[1]]
+        kinds = [machine.resolve(each) or each for each in given]
+        return Number(number(int(trait(kinds))), "bool")
     kind = machine.resolve(CType(owner)) or CType(owner)
-    with _inside(machine, kind) as body:
+    with inside(machine, kind) as body:
         cell = machine.frame.scopes[-1].get(member) if body is not None else None
         return None if cell is None else cell.value
 
 
+def dependent_type(machine: Machine, kind: CType) -> CType | None:
+    """The type that a name such as `Traits<T>::type` or `Pair<T, N>` stands for.
+
+    Returns:
+        The type, with the values of the names in its template's arguments; None where the program
+        does not define it.
+    """
+    owner, member = split_member(kind.name)
+    if owner:
+        outer = machine.resolve(CType(owner)) or CType(owner)
+        with inside(machine, outer) as body:
+            found = machine.frame.types.get(member) if body is not None else None
+        return None if found is None else CType(found.name, found.pointers + kind.pointers)
+    name, bracket, arguments = kind.name.partition("<")
+    node = parse_expression(f"memlab_template{bracket}{arguments}()") if bracket else None
+    function = node.child_by_field_name("function") if node is not None else None
+    if function is None or name.rpartition("::")[2].strip() not in machine.program.structures:
+        return None
+    texts = machine.template_texts(machine, function.child_by_field_name("arguments"))
+    return CType(f"{name.strip()}<{', '.join(texts)}>", kind.pointers)
+
+
 @contextmanager
-def _inside(machine: Machine, kind: CType) -> Iterator[Node | None]:
+def inside(machine: Machine, kind: CType) -> Iterator[Node | None]:
     """The body of a structure, with its template's arguments and static constants in scope."""
-    name, arguments = split_template(kind.name)
-    program = machine.program
-    last = name.rpartition("::")[2]
-    body = program.structures.get(re.sub(r"\s", "", kind.name), program.structures.get(last))
-    if body is None or len(machine.frames) > MAX_DEPTH:
+    found = class_frame(machine, kind)
+    if found is None:
         yield None
         return
+    body, frame = found
+    machine.frames.append(frame)
+    try:
+        yield body
+    finally:
+        machine.frames.pop()
+
+
+def class_frame(machine: Machine, kind: CType) -> tuple[Node, Frame] | None:
+    """The body of a structure, and a call with the names that it declares for its methods.
+
+    These are its template's arguments, its aliases of types and its static constants.
+    """
+    found = _specialization(machine, kind)
+    if found is None or len(machine.frames) > MAX_DEPTH:
+        return None
+    body, parameters, given = found
     is_local = _is_local(body)
     frame = Frame(machine.frame.function, [*(machine.frame.scopes if is_local else ()), {}])
-    for index, parameter in enumerate(program.class_templates.get(last, ())):
-        text = arguments[index] if index < len(arguments) else text_of(parameter.default)
+    for parameter in parameters:
+        text = given.get(parameter.name) or text_of(parameter.default)
         if parameter.type is None:
-            given = spelled_type(text) or CType("")
-            frame.types[parameter.name] = machine.resolve(given) or given
+            argument = spelled_type(text) or CType("")
+            frame.types[parameter.name] = machine.resolve(argument) or argument
         else:
             node = parse_expression(text) if text else None
             value: Value = Unresolved(parameter.name)
@@ -91,16 +150,66 @@ def _inside(machine: Machine, kind: CType) -> Iterator[Node | None]:
     machine.frames.append(frame)
     try:
         for member in body.named_children:
-            default = member.child_by_field_name("default_value")
-            if member.type == "field_declaration" and _is_static(member) and default is not None:
-                base = node_type(member.child_by_field_name("type"))
-                found = declared(member.child_by_field_name("declarator"), base)
-                if found is not None:
-                    value = machine.evaluate(machine, default)
-                    frame.scopes[-1][found.name] = Cell(found.name, value, found.type)
-        yield body
+            _declare_member(machine, member)
     finally:
         machine.frames.pop()
+    return body, frame
+
+
+def _declare_member(machine: Machine, member: Node) -> None:
+    """Declare an alias or a static constant of a structure."""
+    type_node = member.child_by_field_name("type")
+    if member.type == "alias_declaration":
+        kind = node_type(type_node)
+        name = text_of(member.child_by_field_name("name"))
+        machine.frame.types[name] = machine.resolve(kind) or kind
+        return
+    found = declared(member.child_by_field_name("declarator"), node_type(type_node))
+    default = member.child_by_field_name("default_value")
+    if found is None:
+        return
+    if member.type == "type_definition":
+        machine.frame.types[found.name] = machine.resolve(found.type) or found.type
+    elif member.type == "field_declaration" and _is_static(member) and default is not None:
+        value = machine.evaluate(machine, default)
+        machine.frame.scopes[-1][found.name] = Cell(found.name, value, found.type)
+
+
+def _specialization(
+    machine: Machine, kind: CType
+) -> tuple[Node, Sequence[TemplateParameter], Mapping[str, str]] | None:
+    """A structure's body, and the parameters of its template with their arguments, as texts."""
+    program = machine.program
+    name, arguments = split_template(kind.name)
+    last = name.rpartition("::")[2]
+    listed = [re.sub(r"\s", "", each) for each in arguments]
+    for key, body in program.structures.items() if listed else ():
+        base, patterns = split_template(key)
+        if base != last or len(patterns) != len(listed):
+            continue
+        parameters = program.class_templates.get(key, ())
+        given: dict[str, str] = {}
+        names = {parameter.name for parameter in parameters}
+        if all(_fits(*each, names, given) for each in zip(patterns, listed, strict=True)):
+            return body, parameters, given
+    whole = program.structures.get(kind.name, program.structures.get(last))
+    if whole is None:
+        return None
+    parameters = program.class_templates.get(last, ())
+    named = zip((each.name for each in parameters), arguments, strict=False)
+    return whole, parameters, dict(named)
+
+
+def _fits(pattern: str, argument: str, names: Collection[str], given: dict[str, str]) -> bool:
+    """Whether an argument of a template is that of a specialization, such as `T*`."""
+    stem = pattern.rstrip("*")
+    stars = pattern[len(stem) :]
+    if stem not in names:
+        return spelled_type(pattern) == spelled_type(argument)
+    if not argument.endswith(stars):
+        return False
+    found = argument.removesuffix(stars)
+    return given.setdefault(stem, found) == found
 
 
 def _is_local(node: Node) -> bool:
@@ -125,7 +234,7 @@ def _layout(machine: Machine, kind: CType) -> tuple[int | None, int]:
     if match := _VECTOR.fullmatch(kind.name):
         word, lanes = _WORD_SIZES[match[1]], int(match[2])
         return word * lanes, min(word * (lanes if lanes != 3 else 1), _MAX_ALIGNMENT)
-    with _inside(machine, kind) as body:
+    with inside(machine, kind) as body:
         if body is None:
             return _UNKNOWN
         frame = machine.frame

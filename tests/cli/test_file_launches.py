@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -262,6 +263,20 @@ def test_given_symbols_choose_among_launches_that_are_told(
     words = ["--set", "rows=3", "--set", "width=32"]
     assert main(["run", "chosen.cu:scale<32>", *words]) == 0
     assert "--grid rows --block width" in capsys.readouterr().err  # where they decide nothing
+
+
+def test_few_of_the_instantiations_that_are_not_made_are_listed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cases = "".join(f"else if (n == {i}) fill<{i}><<<1, 32>>>(y);" for i in range(1, 20))
+    Path("many.cu").write_text(
+        "template <int N> __global__ void fill(float* y) { y[threadIdx.x] = N; }\n"
+        f"int main() {{ int n = 12; float* y; cudaMalloc(&y, 128); if (n < 1) return 1; {cases} }}"
+    )
+    assert main(["init", "many.cu", "-o", "many.toml"]) == 0
+    entries = set(re.findall(r"fill<\d+>", Path("many.toml").read_text()))
+    assert "fill<12>" in entries
+    assert len(entries) == 5
 
 
 def test_own_arguments_leave_only_the_symbols_of_the_grid(

@@ -7,7 +7,7 @@ import pytest
 from memlab.kernels.host_code.machine import MAX_LAUNCHES_OF_LINE, RecordedLaunch
 from memlab.kernels.host_code.preprocessor import preprocess
 from memlab.kernels.host_code.reading import read_launches
-from memlab.kernels.host_code.values import Container, Number, Pointer, Value
+from memlab.kernels.host_code.values import Container, Number, Pointer, Record, Value
 
 KERNEL = "__global__ void k(float* y, const float* x, int n) { y[0] = x[n]; }\n"
 
@@ -21,19 +21,21 @@ def shown(value: Value) -> str:
         if value.allocation.count is not None:
             return value.allocation.count.text(lambda each: each.name)
         return "?" if size is None else f"{size.text(lambda each: each.name)} B"
+    if isinstance(value, Record):
+        return f"{value.type}({','.join(shown(cell.value) for cell in value.members.values())})"
     return type(value).__name__
 
 
 def launches(code: str, headers: dict[str, str] | None = None, **defines: str) -> list[str]:
     """The launches of a file, each as `kernel<arguments> grid|block|shared|arguments`."""
+    return list(map(described, read_launches(code, "f.cu", headers or {}, defines)))
 
-    def line(launch: RecordedLaunch) -> str:
-        template = ",".join(launch.template_arguments or ())
-        parts = (launch.grid, launch.block, (launch.shared,), launch.arguments)
-        texts = "|".join(",".join(map(shown, part)) for part in parts)
-        return f"{launch.kernel}{f'<{template}>' if template else ''} {texts}"
 
-    return list(map(line, read_launches(code, "f.cu", headers or {}, defines)))
+def described(launch: RecordedLaunch) -> str:
+    template = ",".join(launch.template_arguments or ())
+    parts = (launch.grid, launch.block, (launch.shared,), launch.arguments)
+    texts = "|".join(",".join(map(shown, part)) for part in parts)
+    return f"{launch.kernel}{f'<{template}>' if template else ''} {texts}"
 
 
 def main(body: str) -> str:
@@ -521,6 +523,81 @@ int main() { fill_whole(64); fill_half(32); }
         "fill_half 16,1,1|32,1,1|0|64 B,32",
     ]
     assert [each.line for each in read_launches(code, "f.cu", {}, {})] == [12, 10]
+
+
+CLASS_TEMPLATES = """
+enum class Mode { plain, scaled };
+template <typename T> struct Wide { using type = T; static constexpr int lanes = 4; };
+template <> struct Wide<half> { using type = float; static constexpr int lanes = 8; };
+template <typename T> struct Wide<T*> { typedef T type; static constexpr int lanes = 2; };
+template <typename In, typename Out> struct Load {
+  Load(const In* from, long pitch) : from(from), pitch(pitch) {}
+  const In* from;
+  long pitch;
+};
+template <class L, typename T, int N, bool B, Mode M> __global__ void k(L load, long n) {}
+template <class L, typename T, int N, Mode M>
+typename std::enable_if<N == 1 && !std::is_same<T, double>::value, int>::type go(L load, long n) {
+  k<L, T, 100, false, M><<<1, 32>>>(load, n);
+}
+template <class L, typename T, int N, Mode M>
+std::enable_if_t<N == 2, int> go(L load, long n) {
+  if (n < 0) return 1;
+#define CASE(limit)                                          \\
+  else if (n <= limit) {                                     \\
+    k<L, T, limit * N, (limit > 4), M><<<n / limit, 32>>>(load, n); \\
+  }
+  CASE(4)
+  CASE(64)
+#undef CASE
+  else return 2;
+  return 0;
+}
+template <class L, typename T, Mode M> struct Choice {
+  int operator()(L load, long n) {
+    if (n % 2 == 0) return go<L, T, 2, M>(load, n);
+    return go<L, T, 1, M>(load, n);
+  }
+};
+template <class L, typename T>
+void choose(L load, long n) { Choice<L, T, Mode::scaled>()(load, n); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("Load<half, Wide<half>::type> load(p, 7); choose<decltype(load), float>(load, 48);",
+         "k<Load<half, float>,float,128,true,Mode(1)> 0,1,1|32,1,1|0|Load<half, float>(64 B,7),48"),
+        ("auto load = Load<half, half>(p, 7); choose<Load<half, half>, Wide<half>::type>(load, 4);",
+         "k<Load<half, half>,float,8,false,Mode(1)> 1,1,1|32,1,1|0|Load<half, half>(64 B,7),4"),
+        ("using W = Wide<half*>; Load<half, W::type> load(p, W::lanes); Choice<decltype(load), "
+         "typename Wide<int>::type, Mode::plain> c; c(load, Wide<int>::lanes + 1);",
+         "k<Load<half, half>,int,100,false,Mode(0)> 1,1,1|32,1,1|0|Load<half, half>(64 B,2),5"),
+    ],
+)  # fmt: skip
+def test_templates_of_classes_and_functors_are_followed(body: str, expected: str) -> None:
+    code = f"{CLASS_TEMPLATES}int main() {{ half* p; cudaMalloc(&p, 64); {body} }}"
+    made = [each for each in read_launches(code, "f.cu", {}, {}) if not each.is_explored]
+    assert [described(each) for each in made if not each.is_undeduced] == [expected]
+
+
+def test_a_macro_means_what_it_means_where_it_stands() -> None:
+    code = """
+__global__ void k(int n) {}
+#define WIDTH 32
+#define RUN(n) k<<<n, WIDTH>>>(n); log("RUN")
+void first() { RUN(
+  1); }
+#undef RUN
+#define RUN(n) k<<<1, n>>>(WIDTH)
+void second() { RUN(2); }
+#undef WIDTH
+#undef RUN
+int main() { first(); second(); }
+"""
+    assert launches(code) == ["k 1,1,1|32,1,1|0|1", "k 1,1,1|2,1,1|0|32"]
+    assert [each.line for each in read_launches(code, "f.cu", {}, {})] == [5, 9]
 
 
 TENSOR_KERNEL = """
