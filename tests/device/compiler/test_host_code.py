@@ -354,3 +354,26 @@ def test_a_kernel_that_needs_what_another_was_compiled_without_compiles(tmp_path
     assert reductions.load_reduction(unit, included, identity) == less
     for expression in ("one", "sizes<Packet>"):
         assert compiler.compile_unit(replace(unit, name_expression=expression)).lowered_name
+
+
+EXTENSION = """#include <torch/extension.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/DeviceUtils.cuh>
+template <typename T> __global__ void sums(const T* x, T* y) {
+  at::acc_type<T, true> sum = x[threadIdx.x];
+  for (int lanes = 16; lanes; lanes /= 2) sum += WARP_SHFL_XOR(sum, lanes);
+  y[threadIdx.x] = sum;
+}
+void run(at::Tensor x, torch::Tensor y) {
+  auto stream = at::cuda::getCurrentCUDAStream();
+  sums<<<1, 32, 0, stream>>>(x.data_ptr<at::Half>(), y.data_ptr<c10::Half>());
+}
+"""
+
+
+def test_an_extension_of_pytorch_compiles_without_its_headers(without_nvcc):
+    unit = TranslationUnit(EXTENSION, "k.cu", HOPPER, name_expression="sums<at::Half>")
+    output = compiler.compile_unit(unit)
+    assert not output.left_out
+    assert output.ptx.count("shfl.sync.bfly.b32") == 5
+    assert "add.f32" in output.ptx  # the sum of half numbers is a float
