@@ -20,7 +20,8 @@ _NVRTC_LIMITS = (
     r'cccl/thrust/\S+\(\d+\): error|"thrust(::\w+)?" has no member'
     r"|a class or namespace name\n.*\bthrust::",
     r'cccl/cub/\S+\(\d+\): .*#error|"cub" has no member',
-    r"device-side kernel launch|identifier \"cuda[A-Z]|not allowed in JIT mode",
+    r"device-side kernel launch|requires separate compilation mode",
+    r"identifier \"cuda[A-Z]|not allowed in JIT mode",
     r'"std" has no member|namespace "std" has no',
     r"Unresolved extern function",
 )
@@ -31,10 +32,6 @@ _ADVICE_BY_MESSAGE = (
         r"uses too much shared data",
         "__shared__ arrays of fixed size may take 48 KiB per block: "
         "use a smaller tile, or extern __shared__ sized at launch",
-    ),
-    (
-        r"requires separate compilation mode",
-        "kernels that launch kernels are not supported: launch them from the host",
     ),
     (
         r'"std" has no member',

@@ -54,6 +54,9 @@ _OWN_OPTIONS = (
     "-Wno-deprecated-gpu-targets",
     "-allow-unsupported-compiler",  # it preprocesses only
 )
+REMEDIES = {"requires separate compilation mode": "-rdc=true"}
+"""Options that it takes, by the pattern of the message that asks for each: beside a kernel that
+launches kernels the others of the file still run."""
 _NVRTC_ONLY = frozenset({"--device-int128", "-default-device"})
 _SAFE_OPTION = re.compile(r"-[-\w=.,+]+")
 """Options without characters that a shell interprets."""
@@ -68,7 +71,9 @@ _GCC_CONTEXT = re.compile(
 _MISSING_FILE = re.compile(r"(\S.*): No such file or directory")
 _PTX_FILE = re.compile(r'^(\s*\.file\s+\d+\s+")([^"]+)(")', re.M)
 _NAME_VALUE = re.compile(
-    rf"^\.(?:visible )?global[^\n]*\b{_NAME_VARIABLE} = (?:generic\()?([\w$]+)\)?;\n", re.M
+    rf"^(?:\.visible )?\.global[^\n]* (?P<variable>\w*{_NAME_VARIABLE}\w*)"
+    r" = (?:generic\()?(?P<kernel>[\w$]+)\)?;\n",
+    re.M,
 )
 _VERSION = re.compile(r"__CUDACC_VER_MAJOR__=(\d+) .*__CUDACC_VER_MINOR__=(\d+) .*_BUILD__=(\d+)")
 _FOLDER_OPTION = re.compile(r'"(?:-I|-isystem" ")?([^"]+)"')
@@ -405,7 +410,8 @@ def _without_name_variable(ptx: str) -> tuple[str, str]:
     if found is None:
         return ptx, ""
     # Debug information has the variable's address.
-    return ptx.replace(found[0], "").replace(f".b64 {_NAME_VARIABLE}", ".b64 0"), found[1]
+    named = ptx.replace(found[0], "").replace(f".b64 {found['variable']}", ".b64 0")
+    return named, found["kernel"]
 
 
 def _quoted(name: str) -> str:

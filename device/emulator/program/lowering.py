@@ -9,6 +9,7 @@ parameters take the names of the caller's `.param` variables, which become the s
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -36,6 +37,8 @@ MAX_INLINED_INSTRUCTIONS = 250_000
 """Instructions copied for calls. Where functions call others twice each, the number doubles with
 every level. Copying so many takes some seconds."""
 
+_LAUNCHES = re.compile(r"(__)?cuda(CDP2)?(LaunchDevice|GetParameterBuffer)")
+"""The functions of the device's runtime that launch kernels."""
 _MACRO_REGISTERS = {*macros.REGISTERS, *textures.REGISTERS}
 _LONGEST_EXCERPT = 100  # characters of a source line in a message
 
@@ -230,6 +233,12 @@ class _Lowering:
                 call,
                 "the emulator has no heap for malloc, free, new and delete in a kernel",
                 ": give it an array as an argument in their place",
+            )
+        if function is None and _LAUNCHES.match(name):
+            raise self._error(
+                call,
+                "the emulator does not run a kernel that launches kernels",
+                ": launch them from the host, or run the launched kernel by itself",
             )
         if function is None or name in callers:
             why = "has no body in this PTX"

@@ -380,3 +380,19 @@ int main() {{ Timer timer; report(0); }}"""
         compiler.compile_unit(unit)
     first, *_ = caught.value.log.splitlines()
     assert first.endswith('inc/helpers.h(6): error: identifier "missing" is undefined')
+
+
+@pytest.mark.parametrize("expression", ["child", "fill<3>"])
+def test_beside_a_kernel_that_launches_kernels_the_others_compile(expression):
+    source = (
+        "template <int N> __global__ void fill(float* y) { y[threadIdx.x] = N; }\n"
+        "__global__ void child(float* y) { y[threadIdx.x] = 1; }\n"
+        "__global__ void parent(float* y) { child<<<1, 32>>>(y); }\n"
+    )
+    unit = TranslationUnit(source, "k.cu", HOPPER)
+    found = kernel_lookup.signature_of(unit, expression)
+    assert [each.spelling for each in found.parameters] == ["float *"]
+    output = compiler.compile_unit(replace(unit, name_expression=expression))
+    assert output.lowered_name == found.linkage_name
+    assert f".entry {found.linkage_name}(" in output.ptx
+    assert ".entry _Z6parentPf(" in output.ptx

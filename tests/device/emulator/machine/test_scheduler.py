@@ -180,6 +180,13 @@ def test_use_of_the_heap_is_refused() -> None:
         load_program(parse_ptx(text), "k", ["new int"])
 
 
+def test_a_kernel_that_launches_kernels_is_refused() -> None:
+    name = "__cudaCDP2GetParameterBufferV2"  # as nvcc calls the runtime of the device
+    text = kernel(f".loc 1 1 1\ncall {name}, (); ret;", functions=f".extern .func {name}();")
+    with pytest.raises(PtxError, match=r"launches kernels.*: launch them from the host"):
+        load_program(parse_ptx(text), "k", ["child<<<1, 1>>>();"])
+
+
 def test_trap_stops_the_kernel_and_names_the_thread() -> None:
     body = ".loc 1 2 1\nsetp.eq.u32 %p1, %r4, 130; @%p1 trap; ret;"
     text = kernel(START + body, ".u64 in, .u64 out")
