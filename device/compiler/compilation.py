@@ -149,7 +149,7 @@ def _nvcc(toolchain: nvcc.Toolchain) -> _Compiler:
                 partial(nvcc.run_nvcc, unit, included, changes, toolchain, folder)
             )
 
-    return _Compiler(toolchain.version, compile_unit, nvcc.REMEDIES, is_nvcc=True)
+    return _Compiler(toolchain.version, compile_unit, nvcc.remedies, is_nvcc=True)
 
 
 def _nvcc_advice() -> str:

@@ -54,9 +54,9 @@ _OWN_OPTIONS = (
     "-Wno-deprecated-gpu-targets",
     "-allow-unsupported-compiler",  # it preprocesses only
 )
-REMEDIES = {"requires separate compilation mode": "-rdc=true"}
-"""Options that it takes, by the pattern of the message that asks for each: beside a kernel that
-launches kernels the others of the file still run."""
+_REMEDIES = {"requires separate compilation mode": "-rdc=true"}
+"""Options by the pattern of the message that asks for each: beside a kernel that launches kernels
+the others of the file still run."""
 _NVRTC_ONLY = frozenset({"--device-int128", "-default-device"})
 _SAFE_OPTION = re.compile(r"-[-\w=.,+]+")
 """Options without characters that a shell interprets."""
@@ -144,6 +144,11 @@ def find_toolchain() -> Toolchain | None:
         f"nvcc {'.'.join(version.groups())} with {host_name}",
         tuple(path for path in (*cuda, *map(Path, system)) if path.is_dir()),
     )
+
+
+def remedies(log: str) -> dict[str, str]:
+    """The options that a log asks for, by the pattern of the message that asks for each."""
+    return {pattern: option for pattern, option in _REMEDIES.items() if re.search(pattern, log)}
 
 
 def run_nvcc(

@@ -6,15 +6,17 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from memlab.device.compiler.compile import compile_unit
+from memlab.device.compiler.cubin import kernel_resources
 from memlab.device.compiler.headers import HOST_HEADERS, find_headers
 from memlab.device.debug_info.compiled_kernels import compilation_unit
 from memlab.device.debug_info.kernel_lookup import signature_of
-from memlab.device.debug_info.stored_parameters import stored_parameters
+from memlab.device.debug_info.parameter_uses import ParameterUses, parameter_uses
+from memlab.device.occupancy import BlockRequirements, compute_occupancy
 from memlab.errors import MemlabError, UsageError
 from memlab.kernels.host_code.calls import UNKNOWN_MARK, UNKNOWN_TYPE
 from memlab.kernels.user.expressions import split_list
@@ -35,6 +37,7 @@ from memlab.kernels.user.symbols import evaluated, symbol_values, with_template_
 
 if TYPE_CHECKING:
     from memlab.device.compiler.translation_unit import Architecture
+    from memlab.device.measurement import Resources
     from memlab.device.properties import DeviceProperties
     from memlab.kernels.host_code.machine import RecordedLaunch
     from memlab.kernels.signature import Signature
@@ -287,8 +290,9 @@ def _file_launch(
         signature = _signature(named, architecture)
     except MemlabError as error:
         return FileLaunch(entry, None, str(error).partition("\n")[0], (), line)
-    stored = _stored_parameters(named, signature, architecture)
-    proposals = [propose_launch(named, launch, signature, stored) for launch in launches]
+    uses = _parameter_uses(named, signature, architecture)
+    stored, loaded = (None, None) if uses is None else (uses.stored, uses.loaded)
+    proposals = [propose_launch(named, launch, signature, stored, loaded) for launch in launches]
     ranked = sorted(
         zip(proposals, launches, strict=True),
         key=lambda pair: (len(pair[0].gaps), len(pair[0].symbols), pair[1].is_explored),
@@ -302,14 +306,14 @@ def _signature(kernel: UserKernel, architecture: Architecture) -> Signature:
     return signature_of(unit, with_template_values(kernel).entry)
 
 
-def _stored_parameters(
+def _parameter_uses(
     kernel: UserKernel, signature: Signature, architecture: Architecture
-) -> frozenset[int] | None:
-    """The parameters that the kernel, compiled as it will run, writes through; None if unknown."""
+) -> ParameterUses | None:
+    """What the kernel, compiled as it will run, does with its parameters; None if unknown."""
     unit = compilation_unit(with_template_values(kernel), architecture, None)
     unit = replace(unit, name_expression=signature.name_expression)
     try:
-        return stored_parameters(compile_unit(unit).ptx, signature.linkage_name)
+        return parameter_uses(compile_unit(unit).ptx, signature.linkage_name)
     except MemlabError:
         return None  # the run says what is wrong
 
@@ -399,11 +403,47 @@ def _read_launches(
     from memlab.kernels.host_code.reading import read_launches
 
     source = read_source(kernel)
-    if "<<<" not in source and "cudaLaunch" not in source:
-        return ()
     headers = _own_headers(kernel, source)
+    if not any("<<<" in text or "cudaLaunch" in text for text in (source, *headers.values())):
+        return ()
     defines, device = parse_defines(kernel), _cuda_properties(properties)
-    return read_launches(source, kernel.source, headers, defines, known, device)
+    blocks_per_sm = _BlocksPerSm(kernel, properties)
+    return read_launches(source, kernel.source, headers, defines, known, device, blocks_per_sm)
+
+
+@dataclass
+class _BlocksPerSm:
+    """The blocks that an SM holds of the kernels of a file, which are compiled when asked for."""
+
+    kernel: UserKernel
+    properties: DeviceProperties
+    resources: dict[str, Resources | None] = field(default_factory=dict)
+
+    def __call__(self, entry: str, threads: int, shared: int) -> int | None:
+        """As `Machine.blocks_per_sm`."""
+        if entry not in self.resources:
+            self.resources[entry] = self._compiled(entry)
+        found = self.resources[entry]
+        if found is None or found.registers_per_thread is None:
+            return None
+        needed = BlockRequirements(
+            threads, found.registers_per_thread, found.static_shared_bytes + shared
+        )
+        try:
+            return compute_occupancy(self.properties, needed).blocks_per_sm
+        except UsageError:
+            return 0
+        except MemlabError:
+            return None
+
+    def _compiled(self, entry: str) -> Resources | None:
+        named = replace(self.kernel, entry=entry)
+        unit = compilation_unit(named, self.properties.compute_capability, None)
+        try:
+            output = compile_unit(replace(unit, name_expression=entry))
+            return kernel_resources(output.cubin, output.lowered_name)
+        except MemlabError:
+            return None  # the run says what is wrong
 
 
 def _cuda_properties(properties: DeviceProperties) -> dict[str, int | tuple[int, ...]]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memlab.kernels.host_code import device_queries, runtime, tensors
+from memlab.kernels.host_code import containers, device_queries, runtime, tensors
 from memlab.kernels.host_code.arithmetic import as_number, cast, converted, number_value
-from memlab.kernels.host_code.contents import CASTS, content_of, listed_content
+from memlab.kernels.host_code.containers import CONTAINERS
+from memlab.kernels.host_code.contents import CASTS
 from memlab.kernels.host_code.formulas import number
 from memlab.kernels.host_code.machine import (
     MAX_DEPTH,
@@ -34,10 +37,10 @@ from memlab.kernels.host_code.program import (
     spelled_type,
     split_template,
     text_of,
+    written_type,
 )
 from memlab.kernels.host_code.structures import class_constant, class_frame, inside, size_of
 from memlab.kernels.host_code.values import (
-    ZEROS,
     Address,
     Allocation,
     Cell,
@@ -63,8 +66,6 @@ if TYPE_CHECKING:
 
 
 DIM3_TYPES = frozenset({"dim3", "uint3"})
-CONTAINERS = {"vector": False, "host_vector": False, "device_vector": True}
-"""The vectors whose sizes are followed, by their last name; whether they are on the device."""
 ASSERTIONS = frozenset({"assert", "TORCH_CHECK", "AT_ASSERT", "AT_ASSERTM"})
 _CALL_OPERATOR = "operator()"
 UNKNOWN_MARK = "?"
@@ -213,15 +214,13 @@ def _template_text(machine: Machine, node: Node) -> str:
         for frame in reversed(machine.frames):
             if kind.name in frame.types:
                 given = frame.types[kind.name]
-                return (
-                    given.name + " " * bool(given.pointers) + "*" * (given.pointers + kind.pointers)
-                )
+                return written_type(CType(given.name, given.pointers + kind.pointers))
         constant = class_constant(machine, name)
         if isinstance(constant, Number):
             return number_text(machine, constant)
         if any(mark in kind.name for mark in ("<", "::", "decltype(")):
             kind = machine.resolve(kind) or kind
-            return kind.name + "*" * kind.pointers
+            return written_type(kind)
         return name
     value = machine.evaluate(machine, node)
     if isinstance(value, Number):
@@ -504,6 +503,8 @@ def record_launch(
     arguments = [*map(machine.copied, values)]
     template = kernel.arguments
     if function is not None:
+        defaults = (each.default for each in function.parameters[len(arguments) :])
+        arguments += [machine.evaluate(machine, each) for each in defaults if each is not None]
         arguments = [
             converted(machine, value, parameter.type)
             for value, parameter in zip(arguments, function.parameters, strict=False)
@@ -512,6 +513,7 @@ def record_launch(
             template = _kernel_template(machine, function, kernel.arguments or (), arguments)
     machine.time += 1
     name = function.name if function is not None else kernel.name
+    passed = _as_they_are(arguments)
     machine.record(
         RecordedLaunch(
             name,
@@ -519,7 +521,7 @@ def record_launch(
             _extents(grid),
             _extents(block),
             _named_number(machine, shared, "shared"),
-            tuple(arguments),
+            passed,
             machine.time,
             machine.line,
             machine.source_name,
@@ -534,9 +536,24 @@ def record_launch(
     for index, value in enumerate(arguments):
         is_const = index < len(parameters) and parameters[index].is_const
         allocation = allocation_of(value)
-        if allocation is not None and not machine.exploring:
+        if allocation is not None and not machine.exploring and not machine.muted:
             kind: EventKind = "launched_const" if is_const else "launched"
             allocation.events.append(Event(machine.time, kind))
+
+
+def _as_they_are(values: Sequence[Value]) -> tuple[Value, ...]:
+    """Arguments whose memory keeps its size, when vectors change theirs after the launch."""
+    now: dict[Allocation, Allocation] = {}
+    for value in values:
+        allocation = allocation_of(value)
+        if allocation is not None:
+            now.setdefault(allocation, copy(allocation))  # events that follow belong to both
+    return tuple(
+        replace(value, allocation=now[value.allocation])
+        if isinstance(value, Pointer | Container)
+        else value
+        for value in values
+    )
 
 
 def _kernel_function(machine: Machine, kernel: FunctionName, count: int) -> Function | None:
@@ -553,9 +570,9 @@ def _kernel_template(
     machine: Machine, kernel: Function, given: Sequence[str], values: Sequence[Value]
 ) -> tuple[str, ...] | None:
     """The arguments of a kernel's template: given, deduced, or its defaults; None if one lacks."""
+    parameters: tuple[TemplateParameter, ...] = kernel.template or ()
     texts = list(given)
     deduced = deduced_types(machine, kernel, values)
-    parameters: tuple[TemplateParameter, ...] = kernel.template or ()
     for index, (text, parameter) in enumerate(zip(texts, parameters, strict=False)):
         if (
             parameter.type is not None
@@ -566,7 +583,7 @@ def _kernel_template(
     for parameter in parameters[len(texts) :]:
         if parameter.type is None and parameter.name in deduced:
             kind = deduced[parameter.name]
-            texts.append(kind.name + "*" * kind.pointers)
+            texts.append(written_type(kind))
         elif parameter.default is None:
             return None
         else:
@@ -647,7 +664,7 @@ def construct(
                 extents.members[axis].value = converted(machine, extent, CType("uint"))
         return extents
     if base in CONTAINERS:
-        return _container(machine, base, kind, arguments, type_node)
+        return containers.construct(machine, base, kind, arguments, type_node)
     if base == device_queries.PROPERTIES_TYPE:
         return device_queries.device_properties(machine)
     if _has_structure(machine, resolved):
@@ -655,71 +672,6 @@ def construct(
     if arguments:
         return cast(machine, machine.evaluate(machine, arguments[0]), kind)
     return number_value(0, kind.name)
-
-
-def _container(
-    machine: Machine, base: str, kind: CType, arguments: Sequence[Node], type_node: Node | None
-) -> Value:
-    node = (
-        next(
-            (each for each in descendants(type_node) if each.type == "template_argument_list"), None
-        )
-        if type_node is not None
-        else None
-    )
-    element_node = next(iter(node.named_children), None) if node is not None else None
-    if element_node is not None:
-        element = node_type(element_node)
-    else:
-        inside = kind.name.partition("<")[2].rpartition(">")[0].partition(",")[0]
-        element = spelled_type(inside) or CType("")
-    element = machine.resolve(element) or element
-    made = Container(Allocation("", number(0), CONTAINERS[base]), element, CONTAINERS[base])
-    if not arguments:
-        return made
-    if type_node is not None and type_node.next_named_sibling is not None:
-        declarator = type_node.next_named_sibling  # of v{4, 5}, the list is the declarator's value
-        value_node = declarator.child_by_field_name("value")
-        if value_node is not None and value_node.type == "initializer_list":
-            _list_elements(machine, made, arguments)
-            return made
-    first = machine.evaluate(machine, arguments[0])
-    if isinstance(first, Container):
-        machine.event(first, "read")
-        made.allocation.nbytes = first.allocation.nbytes
-        machine.event(made, "filled", first.allocation.content)
-        return made
-    if arguments[0].type == "initializer_list":
-        _list_elements(machine, made, arguments[0].named_children)
-        return made
-    if isinstance(first, Pointer):  # (first, last)
-        made.allocation.nbytes = first.allocation.nbytes
-        machine.event(made, "filled", first.allocation.content)
-        return made
-    resize(machine, made, as_number(machine, first, "size"))
-    content = ZEROS if len(arguments) == 1 else content_of(machine, arguments[1])
-    machine.event(made, "filled", content)
-    return made
-
-
-def _list_elements(machine: Machine, container: Container, nodes: Sequence[Node]) -> None:
-    """Give a vector the elements of a list."""
-    allocation = container.allocation
-    resize(machine, container, number_value(len(nodes)))
-    for index, node in enumerate(nodes):
-        value = initialized(machine, container.element, node)
-        allocation.elements[index] = Cell(f"{allocation.name}_{index}", value, container.element)
-    allocation.is_list = True
-    allocation.content = listed_content(list(allocation.elements.values()))
-
-
-def resize(machine: Machine, container: Container, count: Number | None) -> None:
-    """Give a vector a number of elements."""
-    size = size_of(machine, container.element)
-    known = count is not None and count.divisor is None and size is not None
-    container.allocation.nbytes = (
-        count.formula * number(size) if known and count is not None and size is not None else None
-    )
 
 
 def _record(machine: Machine, kind: CType, arguments: Sequence[Node]) -> Record:
@@ -811,37 +763,13 @@ def _method(machine: Machine, function: Node, arguments: Sequence[Node]) -> Valu
         values = [machine.evaluate(machine, node) for node in arguments]
         return tensors.call_method(machine, value, method, template.rpartition(">")[0], values)
     if isinstance(value, Container):
-        return _container_method(machine, value, method, arguments)
+        return containers.call_method(machine, value, method, arguments)
     if isinstance(value, Record) and method in machine.program.functions:
         return call_function(machine, method, None, arguments, this=value)
     if isinstance(value, Pointer) and method == "get":
         return value
     if method in machine.program.functions and method in machine.program.launching:
         return call_function(machine, method, None, arguments)
-    return unknown_call(machine, method, arguments)
-
-
-def _container_method(
-    machine: Machine, container: Container, method: str, arguments: Sequence[Node]
-) -> Value:
-    allocation, element = container.allocation, container.element
-    if method in ("data", "begin", "cbegin"):
-        return Pointer(allocation, number(0), element)
-    if method in ("end", "cend") and allocation.nbytes is not None:
-        return Pointer(allocation, allocation.nbytes, element)
-    if method == "size":
-        size = size_of(machine, element)
-        if allocation.nbytes is not None and size is not None:
-            from fractions import Fraction
-
-            return Number(allocation.nbytes.scaled(Fraction(1, size)), "size_t")
-        return Unresolved("size")
-    if method in ("resize", "assign") and arguments:
-        value = as_number(machine, machine.evaluate(machine, arguments[0]), "size")
-        resize(machine, container, value)
-        return Unresolved("")
-    if method in ("push_back", "emplace_back"):
-        allocation.nbytes = None
     return unknown_call(machine, method, arguments)
 
 

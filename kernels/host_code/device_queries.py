@@ -1,4 +1,4 @@
-"""What host code asks CUDA about the device: its properties and attributes."""
+"""What host code asks CUDA about the device: properties, attributes, how many blocks it holds."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from memlab.kernels.host_code.values import (
     Allocation,
     Cell,
     CType,
+    FunctionName,
+    Number,
     Pointer,
     Record,
     Unresolved,
@@ -115,3 +117,63 @@ def _attribute(machine: Machine, name: str) -> int | None:
         return extents[index] if isinstance(extents, tuple) else None
     figure = machine.device.get(_ATTRIBUTES.get(plain, ""))
     return figure if isinstance(figure, int) else None
+
+
+def max_active_blocks(
+    machine: Machine, arguments: Sequence[Node], template: Sequence[str] | None
+) -> Value:
+    """`cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared bytes)`."""
+    values = [machine.evaluate(machine, node) for node in arguments]
+    cell = target(machine, values[0]) if len(values) > 3 else None
+    if cell is not None:
+        threads, shared = (_whole(value) for value in values[2:4])
+        blocks = _blocks_per_sm(machine, values[1], threads, shared)
+        machine.write(cell, Unresolved(cell.name) if blocks is None else number_value(blocks))
+    return number_value(0)
+
+
+def max_potential_block_size(
+    machine: Machine, arguments: Sequence[Node], template: Sequence[str] | None
+) -> Value:
+    """`cudaOccupancyMaxPotentialBlockSize(&grid, &threads, kernel, shared bytes, limit)`.
+
+    As CUDA does it: the largest whole warps of threads of which an SM holds the most, and the
+    blocks that fill the device with them.
+    """
+    values = [machine.evaluate(machine, node) for node in arguments]
+    cells = [target(machine, value) for value in values[:2]]
+    if len(values) < 3 or cells[0] is None or cells[1] is None:
+        return number_value(0)
+    listed = [*values[3:5], *(number_value(0),) * 2]
+    shared, limit = _whole(listed[0]), _whole(listed[1])
+    most, sms, warp = (
+        machine.device.get(name)
+        for name in ("maxThreadsPerBlock", "multiProcessorCount", "warpSize")
+    )
+    best = (0, 0)
+    if isinstance(most, int) and isinstance(warp, int) and limit is not None:
+        top = min(limit or most, most)
+        for threads in range(top - top % warp, 0, -warp):
+            blocks = _blocks_per_sm(machine, values[2], threads, shared) or 0
+            if blocks * threads > best[0] * best[1]:
+                best = blocks, threads
+    is_known = bool(best[0]) and isinstance(sms, int)
+    grid = best[0] * sms if isinstance(sms, int) else 0
+    for cell, figure in zip(cells, (grid, best[1]), strict=True):
+        if cell is not None:
+            machine.write(cell, number_value(figure) if is_known else Unresolved(cell.name))
+    return number_value(0)
+
+
+def _whole(value: Value) -> int | None:
+    return value.formula.whole if isinstance(value, Number) and value.divisor is None else None
+
+
+def _blocks_per_sm(
+    machine: Machine, kernel: Value, threads: int | None, shared: int | None
+) -> int | None:
+    """The blocks of a kernel that an SM holds; None where that is not known."""
+    if not isinstance(kernel, FunctionName) or threads is None or shared is None:
+        return None
+    name = kernel.name + (f"<{', '.join(kernel.arguments)}>" if kernel.arguments else "")
+    return machine.blocks_per_sm(name, threads, shared)

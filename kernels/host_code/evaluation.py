@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -210,7 +211,7 @@ def assign(machine: Machine, cell: Cell, value: Value) -> None:
         if isinstance(value, Container):  # thrust: a copy between host and device
             machine.event(value, "read")
             machine.event(held, "filled", value.allocation.content)
-            held.allocation.nbytes = value.allocation.nbytes
+            machine.resize(held.allocation, value.allocation.nbytes)
         return
     if isinstance(held, Record) and held.type == "dim3":
         value = calls.as_dim3(value)
@@ -330,10 +331,10 @@ def _pointer_expression(machine: Machine, node: Node) -> Value:
     if argument is not None and argument.type == "subscript_expression":
         base = evaluate(machine, argument.child_by_field_name("argument"))
         if isinstance(base, Pointer | Container):
-            if isinstance(base, Pointer) and base.element is not None and base.element.pointers:
+            start = as_pointer(base)
+            if base.element is not None and base.element.pointers and not base.element.extents:
                 cell = cell_of(machine, argument)
                 return Unresolved("value") if cell is None else Address(cell)
-            start = as_pointer(base)
             indices = argument.child_by_field_name("indices")
             index = next(iter(indices.named_children), None) if indices is not None else None
             return combine(machine, "+", start, evaluate(machine, index))
@@ -351,8 +352,14 @@ def _subscript(machine: Machine, node: Node) -> Value:
         is_open = isinstance(cell.value, Unresolved) and machine.holds_number(cell.type)
         return Unresolved(cell.name, cell) if is_open else cell.value
     value = evaluate(machine, node.child_by_field_name("argument"))
-    if isinstance(value, Pointer) and value.element is not None and value.element.pointers:
-        return Unresolved("pointer")
+    if isinstance(value, Pointer) and value.element is not None:
+        if value.element.extents:  # a row
+            indices = node.child_by_field_name("indices")
+            index = next(iter(indices.named_children), None) if indices is not None else None
+            row = combine(machine, "+", value, evaluate(machine, index))
+            return replace(row, element=value.element.row) if isinstance(row, Pointer) else row
+        if value.element.pointers:
+            return Unresolved("pointer")
     name = value.name if isinstance(value, Unresolved) else "value"
     return Unresolved(name)
 

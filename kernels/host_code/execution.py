@@ -7,6 +7,7 @@ are found, and its effects taken back.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from memlab.kernels.host_code import calls
 from memlab.kernels.host_code.arithmetic import as_number, combine, converted, number_value
 from memlab.kernels.host_code.contents import listed_content
 from memlab.kernels.host_code.formulas import Formula, FormulaError, number
+from memlab.kernels.host_code.long_loops import leave
 from memlab.kernels.host_code.machine import (
     Break,
     Continue,
@@ -31,6 +33,7 @@ from memlab.kernels.host_code.program import (
     descendants,
     node_type,
     parse_expression,
+    structure_body,
     text_of,
 )
 from memlab.kernels.host_code.structures import size_of
@@ -59,6 +62,8 @@ MAX_PASSES = 64
 """The most passes of a loop that are executed."""
 MAX_LOOP_STEPS = 4000
 """The nodes that are evaluated in a loop before it counts as a long one."""
+MIN_LOOP_STEPS = 250
+"""The same for a loop in others: each loop around it divides the nodes by four, down to this."""
 MAX_LONG_PASSES = 4
 """The most passes of a long loop; of one three times as long, one pass."""
 
@@ -164,21 +169,29 @@ def _initial_value(
 def _array(machine: Machine, found: Declared, kind: CType, value_node: Node | None) -> Value:
     """An array on the stack."""
     count: Formula | None = number(1)
+    inner: list[int | None] = []
+    for extent in found.extents[1:]:
+        value = as_number(machine, machine.evaluate(machine, extent))
+        known = None if value is None or value.divisor is not None else value.formula
+        inner.append(None if known is None else known.whole)
+        count = None if count is None or known is None else count * known
+    extents = tuple(each for each in inner if each is not None)
+    if len(extents) < len(inner):
+        extents = ()
     cells: dict[int, Cell] = {}
     if value_node is not None and value_node.type == "initializer_list":
-        for index, child in enumerate(value_node.named_children):
-            element = calls.initialized(machine, kind, child)
-            cells[index] = Cell(f"{found.name}_{index}", element, kind)
-    for extent in found.extents:
-        if extent is None:
-            length = len(cells) if value_node is not None else 0
-            count = number(length) if length and count is not None else None
-            continue
-        value = as_number(machine, machine.evaluate(machine, extent))
-        if value is None or value.divisor is not None or count is None:
-            count = None
-        else:
-            count = count * value.formula
+        _fill_cells(
+            machine, cells, found.name, CType(kind.name, kind.pointers), extents, value_node
+        )
+    if found.extents[0] is not None:
+        value = as_number(machine, machine.evaluate(machine, found.extents[0]))
+        is_known = value is not None and value.divisor is None and count is not None
+        count = count * value.formula if is_known and count and value else None
+    elif value_node is None or count is None or not cells:
+        count = None
+    else:
+        row = math.prod(extents)
+        count = number(-(-(max(cells) + 1) // row) * row)
     size = size_of(machine, kind)
     nbytes = None if count is None or size is None else count * number(size)
     is_list = len(cells) == (None if count is None else count.whole)
@@ -187,7 +200,30 @@ def _array(machine: Machine, found: Declared, kind: CType, value_node: Node | No
         allocation.content = listed_content([cells[index] for index in sorted(cells)])
     elif value_node is not None and all(truth_of(cell.value) is False for cell in cells.values()):
         allocation.content = ZEROS  # {} and {0}
-    return Pointer(allocation, number(0), kind)
+    return Pointer(allocation, number(0), replace(kind, extents=extents))
+
+
+def _fill_cells(
+    machine: Machine,
+    cells: dict[int, Cell],
+    name: str,
+    kind: CType,
+    extents: tuple[int, ...],
+    listed: Node,
+    start: int = 0,
+) -> None:
+    """Put the values of an initializer list into the elements of an array, row by row."""
+    row, place = math.prod(extents), start
+    for child in listed.named_children:
+        if child.type == "comment":
+            continue
+        if extents and child.type == "initializer_list":
+            _fill_cells(machine, cells, name, kind, extents[1:], child, place)
+            place += row
+        else:
+            element = calls.initialized(machine, kind, child)
+            cells[place] = Cell(f"{name}_{place}", element, kind, is_element=True)
+            place += 1
 
 
 def _type_definition(machine: Machine, node: Node) -> None:
@@ -195,10 +231,17 @@ def _type_definition(machine: Machine, node: Node) -> None:
         name = text_of(node.child_by_field_name("name"))
         machine.frame.types[name] = _resolved(machine, node_type(node.child_by_field_name("type")))
         return
-    base = node_type(node.child_by_field_name("type"))
+    type_node = node.child_by_field_name("type")
+    base, body = node_type(type_node), structure_body(type_node)
+    if type_node is not None and type_node.type in _LOCAL_TYPES:
+        _LOCAL_TYPES[type_node.type](machine, type_node)
     for declarator in node.children_by_field_name("declarator"):
         alias = declared(declarator, base)
-        if alias is not None:
+        if alias is None:
+            continue
+        if body is not None and not base.name:
+            machine.program.structures[alias.name] = body
+        else:
             machine.frame.types[alias.name] = _resolved(machine, alias.type)
 
 
@@ -270,8 +313,8 @@ def _both(machine: Machine, branches: Sequence[Node | None]) -> list[ControlFlow
     for flow, _ in outcomes:
         if isinstance(flow, Return) and flow.value is not None:
             machine.frame.returned.append(flow.value)
-    for cell in {cell: None for changed in going_on for cell in changed}:
-        values = [changed.get(cell, cell.value) for changed in going_on]
+    for cell in {cell: None for changed in going_on for cell in changed.values}:
+        values = [changed.values.get(cell, cell.value) for changed in going_on]
         if all(same(value, values[0]) for value in values):
             machine.write(cell, values[0])
         else:
@@ -281,6 +324,9 @@ def _both(machine: Machine, branches: Sequence[Node | None]) -> list[ControlFlow
                 cell,
                 machine.unknown(cell.name, cell.type) if numbers or not pointers else pointers[0],
             )
+    for allocation in {each: None for changed in going_on for each in changed.sizes}:
+        sizes = {changed.sizes.get(allocation, allocation.nbytes) for changed in going_on}
+        machine.resize(allocation, sizes.pop() if len(sizes) == 1 else None)
     return [flow for flow, _ in outcomes]
 
 
@@ -335,6 +381,15 @@ def _passes(
     """
     mark, start = len(machine.log), machine.steps
     before: list[RecordedLaunch] = []
+
+    def any_pass() -> ControlFlow | None:
+        if condition is not None:
+            _condition(machine, condition)
+        flow = _outcome(machine, body)
+        if update is not None:
+            machine.evaluate(machine, update)
+        return flow
+
     with machine.loop(_counters(update if update is not None else body)):
         for number_of_pass in range(MAX_PASSES):
             changes, launches = len(machine.log), len(machine.launches)
@@ -359,13 +414,12 @@ def _passes(
             if update is not None:
                 machine.evaluate(machine, update)
             steps = machine.steps - start
-            passes = 1 if steps > 3 * MAX_LOOP_STEPS else MAX_LONG_PASSES
-            is_long = steps > MAX_LOOP_STEPS and number_of_pass + 1 >= passes
+            most = max(MAX_LOOP_STEPS // 4 ** (machine.loops - 1), MIN_LOOP_STEPS)
+            passes = 1 if steps > 3 * most else MAX_LONG_PASSES
+            is_long = steps > most and number_of_pass + 1 >= passes
             if truth is None or is_long:
                 break
-    for cell in dict.fromkeys(cell for cell, _ in machine.log[mark:]):
-        if isinstance(cell.value, Number):
-            machine.write(cell, machine.unknown(cell.name, cell.type))
+        leave(machine, mark, condition, any_pass, body)
 
 
 def _counters(node: Node) -> frozenset[str]:
@@ -466,15 +520,20 @@ def _case_statements(case: Node) -> list[Node]:
 def _both_cases(machine: Machine, cases: Sequence[Node]) -> None:
     """Execute every case, and make unknown what any of them changes."""
     changed: dict[Cell, Value] = {}
+    resized: dict[Allocation, Formula | None] = {}
     for case in cases:
         mark = len(machine.log)
         for statement in _case_statements(case):
             if _outcome(machine, statement) is not None:
                 break
-        changed.update(machine.undo(mark))
+        changes = machine.undo(mark)
+        changed.update(changes.values)
+        resized.update(changes.sizes)
     for cell, value in changed.items():
         is_number = isinstance(value, Number | Unresolved)
         machine.write(cell, machine.unknown(cell.name, cell.type) if is_number else value)
+    for allocation in resized:
+        machine.resize(allocation, None)
 
 
 def _return(machine: Machine, node: Node) -> None:
@@ -503,9 +562,9 @@ def _try(machine: Machine, node: Node) -> None:
 
 def _local_type(machine: Machine, node: Node) -> None:
     """A structure that a function declares."""
-    body = node.child_by_field_name("body")
-    if body is not None:
-        machine.program.structures[text_of(node.child_by_field_name("name"))] = body
+    name, body = text_of(node.child_by_field_name("name")), node.child_by_field_name("body")
+    if body is not None and name:
+        machine.program.structures[name] = body
 
 
 def _local_enumerators(machine: Machine, node: Node) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from memlab.kernels.host_code import formulas
 from memlab.kernels.host_code.formulas import Formula, FormulaError
@@ -151,6 +151,18 @@ class RecordedLaunch:
     is_undeduced: bool = False
 
 
+State: TypeAlias = Cell | Allocation
+"""What a statement changes: a variable, or the size of memory."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What statements changed: the values of variables and the sizes of memory, bytes."""
+
+    values: dict[Cell, Value]
+    sizes: dict[Allocation, Formula | None]
+
+
 @dataclass
 class Machine:
     """The state of an evaluation.
@@ -163,7 +175,8 @@ class Machine:
         template_texts: The arguments of a template, with the values of the names in them.
         globals: The variables outside functions.
         frames: The calls, the innermost last.
-        log: The cells that were written, with their earlier values.
+        log: The variables that were written and the memory that changed its size, with what
+            they had before.
         launches: The launches so far.
         line_counts: How often each line launched a kernel.
         constants: The `__constant__` variables that were filled.
@@ -172,6 +185,7 @@ class Machine:
         line: The line of the statement that is executed.
         source_name: Its file.
         exploring: Depth of branches that the program would not take.
+        muted: Depth of passes that are executed to see what they change: they launch nothing.
         loops: Depth of loops, in all calls.
         loop_count: Counts loops.
         has_arguments: Whether the command line is taken to have arguments.
@@ -180,6 +194,8 @@ class Machine:
         unknown_count: Counts unknown numbers.
         known: The values of unknown numbers that are given, by name.
         device: The known members of `cudaDeviceProp`, by name.
+        blocks_per_sm: The blocks of a kernel that an SM holds, by the kernel, the threads of a
+            block and its dynamic shared memory, bytes; None where that is not known.
     """
 
     program: Program
@@ -189,7 +205,7 @@ class Machine:
     template_texts: Callable[[Machine, Node | None], tuple[str, ...]]
     globals: dict[str, Cell] = field(default_factory=dict)
     frames: list[Frame] = field(default_factory=lambda: [Frame("")])
-    log: list[tuple[Cell, Value]] = field(default_factory=list)
+    log: list[tuple[State, Value | Formula | None]] = field(default_factory=list)
     launches: list[RecordedLaunch] = field(default_factory=list)
     line_counts: Counter[object] = field(default_factory=Counter)
     constants: dict[str, None] = field(default_factory=dict)
@@ -198,11 +214,13 @@ class Machine:
     line: int = 0
     source_name: str = ""
     exploring: int = 0
+    muted: int = 0
     loops: int = 0
     loop_count: int = 0
     has_arguments: bool = False
     known: Mapping[str, int | Fraction] = field(default_factory=dict)
     device: Mapping[str, int | tuple[int, ...]] = field(default_factory=dict)
+    blocks_per_sm: Callable[[str, int, int], int | None] = lambda kernel, threads, shared: None
     executed_functions: set[str] = field(default_factory=set)
     statics: dict[Node, Cell] = field(default_factory=dict)
     unknown_count: int = 0
@@ -243,6 +261,19 @@ class Machine:
         self.step()
         self.log.append((cell, cell.value))
         cell.value = self.named(value, cell)
+
+    def resize(self, allocation: Allocation, nbytes: Formula | None) -> None:
+        """Give memory a size, bytes; `undo` takes it back."""
+        self.log.append((allocation, allocation.nbytes))
+        allocation.nbytes = nbytes
+
+    def put(self, state: State, held: Formula) -> None:
+        """Write a number into a variable, or give memory a size."""
+        if isinstance(state, Allocation):
+            self.resize(state, held)
+        else:
+            kind = state.value.type if isinstance(state.value, Number) else "int"
+            self.write(state, Number(held, kind))
 
     def copied(self, value: Value) -> Value:
         """A value as C++ assigns it: records are copied."""
@@ -326,7 +357,7 @@ class Machine:
         for frame in reversed(self.frames):
             if kind.name in frame.types:
                 given = frame.types[kind.name]
-                kind = CType(given.name, given.pointers + kind.pointers)
+                kind = CType(given.name, given.pointers + kind.pointers, kind.extents)
                 break
         kind = self.program.resolved_type(kind)
         if kind.name.startswith("decltype("):
@@ -345,23 +376,29 @@ class Machine:
             return CType(cell.value.type)
         return self.resolve(cell.type)
 
-    def undo(self, mark: int) -> dict[Cell, Value]:
+    def undo(self, mark: int) -> Changes:
         """Take back what was written since a mark.
 
         Returns:
-            The values that are taken back.
+            The values, and the sizes of memory, that are taken back.
         """
-        changed: dict[Cell, Value] = {}
+        changed = Changes({}, {})
         while len(self.log) > mark:
-            cell, earlier = self.log.pop()
-            changed.setdefault(cell, cell.value)
-            cell.value = earlier
+            state, earlier = self.log.pop()
+            if isinstance(state, Allocation):
+                changed.sizes.setdefault(state, state.nbytes)
+                state.nbytes = earlier if isinstance(earlier, Formula) else None
+            elif earlier is not None and not isinstance(earlier, Formula):
+                changed.values.setdefault(state, state.value)
+                state.value = earlier
         return changed
 
-    def redo(self, changed: dict[Cell, Value]) -> None:
-        """Write values that were taken back."""
-        for cell, value in changed.items():
+    def redo(self, changed: Changes) -> None:
+        """Write what was taken back."""
+        for cell, value in changed.values.items():
             self.write(cell, value)
+        for allocation, nbytes in changed.sizes.items():
+            self.resize(allocation, nbytes)
 
     def event(self, value: Value, kind: EventKind, content: Content | None = None) -> None:
         """Note what happens to the memory that a pointer points to.
@@ -372,7 +409,7 @@ class Machine:
             content: What the memory is filled with.
         """
         allocation = allocation_of(value)
-        if allocation is not None:
+        if allocation is not None and not self.muted:
             self.time += 1
             allocation.events.append(Event(self.time, kind, content))
             if kind == "filled":
@@ -392,6 +429,8 @@ class Machine:
 
     def record(self, launch: RecordedLaunch) -> None:
         """Record a launch, unless its line has made enough of them."""
+        if self.muted:
+            return
         alike = (launch.kernel, launch.template_arguments, launch.line, launch.is_explored)
         self.line_counts[alike] += 1
         if self.line_counts[alike] <= MAX_LAUNCHES_OF_LINE:

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from memlab.kernels.host_code.arithmetic import as_number
 from memlab.kernels.host_code.program import text_of
+from memlab.kernels.host_code.structures import size_of
 from memlab.kernels.host_code.values import (
     Address,
-    Allocation,
     Cell,
     Container,
-    CType,
     Pointer,
     Record,
     Unresolved,
@@ -52,14 +51,37 @@ def target(machine: Machine, value: Value) -> Cell | None:
     """What a pointer points to."""
     if isinstance(value, Address):
         return value.cell
-    if isinstance(value, Pointer) and value.offset.whole == 0:
-        return _element(value.allocation, 0, value.element)
-    return None
+    return element_of(machine, value, 0) if isinstance(value, Pointer) else None
 
 
-def _element(allocation: Allocation, index: int, kind: CType | None) -> Cell:
+def element_of(machine: Machine, value: Value, index: int) -> Cell | None:
+    """An element of a container, or behind a pointer.
+
+    Args:
+        machine: The state.
+        value: The container or pointer.
+        index: The element's number, counted from where the pointer points.
+
+    Returns:
+        The element; None where it is a row of others, or is not known or not followed.
+    """
+    if isinstance(value, Container):
+        value = Pointer(value.allocation, element=value.element)
+    if not isinstance(value, Pointer):
+        return None
+    allocation, kind, start = value.allocation, value.element, value.offset.whole
+    if start is None or (kind is not None and kind.extents):
+        return None
+    if start:
+        size = size_of(machine, kind) if kind is not None else None
+        if not size or start % size:
+            return None
+        index += start // size
+    if not 0 <= index < MAX_INDEX:
+        return None
     name = f"{allocation.name}_{index}"
-    return allocation.elements.setdefault(index, Cell(name, Unresolved(name), kind))
+    made = Cell(name, Unresolved(name), kind, is_element=True)
+    return allocation.elements.setdefault(index, made)
 
 
 def member_cell(machine: Machine, node: Node) -> Cell | None:
@@ -91,10 +113,4 @@ def element_cell(machine: Machine, node: Node) -> Cell | None:
     value = machine.evaluate(machine, node.child_by_field_name("argument"))
     if isinstance(value, Address) and place == 0:
         return value.cell
-    if place is None or not 0 <= place < MAX_INDEX:
-        return None
-    if isinstance(value, Container):
-        return _element(value.allocation, place, value.element)
-    if isinstance(value, Pointer) and value.offset.whole == 0:
-        return _element(value.allocation, place, value.element)
-    return None
+    return None if place is None else element_of(machine, value, place)

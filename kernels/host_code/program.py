@@ -25,6 +25,11 @@ MAX_CACHED = 1024
 _LITERAL_TYPES = re.compile(r"unsigned|signed|long|short|int|char|double|float")
 
 
+_WRITTEN = {
+    **{f"u{kind}": f"unsigned {kind}" for kind in ("char", "short", "int", "long")},
+    "longlong": "long long",
+    "ulonglong": "unsigned long long",
+}
 LAUNCH_CALLS = frozenset(
     {
         "cudaLaunchKernel",
@@ -152,7 +157,9 @@ class Program:
             known = spelled_type(text) if self.macros[kind.name].parameters is None else None
         if known is None or known.name == kind.name:
             return kind
-        return self.resolved_type(CType(known.name, known.pointers + kind.pointers), depth + 1)
+        return self.resolved_type(
+            CType(known.name, known.pointers + kind.pointers, kind.extents), depth + 1
+        )
 
     def launches_inside(self, node: Node) -> bool:
         """Whether a statement launches a kernel, itself or through the functions that it names."""
@@ -255,6 +262,12 @@ def spelled_type(text: str) -> CType | None:
         words = re.sub(marks, " ", text)
     name = _plain_name(words)
     return CType(name, pointers) if name else None
+
+
+def written_type(kind: CType) -> str:
+    """A type as C++ writes it, without aliases of the system's headers: `uint` is their word."""
+    stars = " " * bool(kind.pointers) + "*" * kind.pointers
+    return _WRITTEN.get(kind.name, kind.name) + stars
 
 
 def split_template(name: str) -> tuple[str, list[str]]:
@@ -438,7 +451,7 @@ def _collect(
                 alias = declared(declarator, base)
                 if alias is None:
                     continue
-                body = _body_of_type(child)
+                body = structure_body(child.child_by_field_name("type"))
                 if body is not None and not base.name:
                     program.structures[alias.name] = body
                 elif not _depends(owner, program):
@@ -493,8 +506,8 @@ def _collect_type(
         _collect(body, program, source_name, scope, None, name or "class")
 
 
-def _body_of_type(node: Node) -> Node | None:
-    kind = node.child_by_field_name("type")
+def structure_body(kind: Node | None) -> Node | None:
+    """The body of a structure that a type's node defines."""
     if kind is None or kind.type not in ("struct_specifier", "union_specifier"):
         return None
     return kind.child_by_field_name("body")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from memlab.kernels.host_code.evaluation import evaluate
 from memlab.kernels.host_code.execution import declaration, execute
 from memlab.kernels.host_code.machine import ControlFlow, Machine, RecordedLaunch, StepLimit
 from memlab.kernels.host_code.preprocessor import preprocess
-from memlab.kernels.host_code.program import Function, names_in, read_program
+from memlab.kernels.host_code.program import Function, names_in, read_program, written_type
 from memlab.kernels.host_code.structures import dependent_type
 from memlab.kernels.host_code.values import (
     Allocation,
@@ -36,6 +36,7 @@ def read_launches(
     defines: Mapping[str, str],
     known: Mapping[str, int | Fraction] | None = None,
     device: Mapping[str, int | tuple[int, ...]] | None = None,
+    blocks_per_sm: Callable[[str, int, int], int | None] | None = None,
 ) -> tuple[RecordedLaunch, ...]:
     """Read the launches of a file: those of its `main`, then those of functions it does not call.
 
@@ -49,6 +50,8 @@ def read_launches(
         known: The values of numbers that the host code does not tell, by name.
         device: The members of CUDA's `cudaDeviceProp` that are known, by name; the others are
             numbers that the host code does not tell.
+        blocks_per_sm: As `Machine.blocks_per_sm`; without it, what host code asks of it is not
+            told.
 
     Returns:
         The launches in the order in which they are made. The first pass of a loop counts.
@@ -66,6 +69,8 @@ def read_launches(
             known=known or {},
             device=device or {},
         )
+        if blocks_per_sm is not None:
+            machine.blocks_per_sm = blocks_per_sm
         _define_globals(machine)
         for function in _entry_points(program):
             if function.name in machine.executed_functions:
@@ -134,7 +139,7 @@ def _instantiations(machine: Machine, function: Function) -> list[tuple[str, ...
             if parameter.type is not None or parameter.name not in deduced:
                 break
             kind = deduced[parameter.name]
-            given.append(kind.name + "*" * kind.pointers)
+            given.append(written_type(kind))
         found.append(tuple(given))
     return found
 

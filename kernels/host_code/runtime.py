@@ -20,6 +20,8 @@ from memlab.kernels.host_code.contents import content_of, generated_content
 from memlab.kernels.host_code.device_queries import (
     get_attribute,
     get_properties,
+    max_active_blocks,
+    max_potential_block_size,
     properties_pointer,
 )
 from memlab.kernels.host_code.formulas import Formula, number
@@ -439,6 +441,10 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("getCurrentDeviceProperties", "getDeviceProperties"), properties_pointer),
     "cudaDeviceGetAttribute": get_attribute,
     "cuDeviceGetAttribute": get_attribute,
+    "cudaOccupancyMaxActiveBlocksPerMultiprocessor": max_active_blocks,
+    "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags": max_active_blocks,
+    "cudaOccupancyMaxPotentialBlockSize": max_potential_block_size,
+    "cudaOccupancyMaxPotentialBlockSizeWithFlags": max_potential_block_size,
     "cudaGetDeviceCount": _stores(1),
     "cudaGetDevice": _stores(0),
     "cudaLaunchKernel": _launch_kernel,
@@ -471,6 +477,9 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("exp", "expf"), _real("exp", math.exp)),
     **dict.fromkeys(("round", "roundf", "lround", "lroundf"), _real("round", _round)),
     **dict.fromkeys(("trunc", "truncf"), _real("trunc", math.trunc)),
+    **dict.fromkeys(("rint", "rintf", "nearbyint", "lrint"), _real("rint", round)),
+    **dict.fromkeys(("omp_get_num_threads", "omp_get_max_threads"), _returns(1)),
+    "omp_get_thread_num": _returns(0),
     "raw_pointer_cast": _first,
     "device_pointer_cast": _first,
     **dict.fromkeys(("move", "begin", "cbegin", "data"), _first),

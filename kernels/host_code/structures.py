@@ -5,6 +5,7 @@ Sources: CUDA C++ Programming Guide, "Built-in Vector Types", for the alignments
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -227,6 +228,9 @@ def _layout(machine: Machine, kind: CType) -> tuple[int | None, int]:
     """The size and alignment of a type."""
     machine.step()
     kind = machine.resolve(kind) or kind
+    if kind.extents:
+        size, alignment = _layout(machine, CType(kind.name, kind.pointers))
+        return None if size is None else size * math.prod(kind.extents), alignment
     if kind.pointers:
         return 8, 8
     if kind.name in _LAYOUTS:
@@ -234,6 +238,9 @@ def _layout(machine: Machine, kind: CType) -> tuple[int | None, int]:
     if match := _VECTOR.fullmatch(kind.name):
         word, lanes = _WORD_SIZES[match[1]], int(match[2])
         return word * lanes, min(word * (lanes if lanes != 3 else 1), _MAX_ALIGNMENT)
+    base, arguments = split_template(kind.name)
+    if base.rpartition("::")[2] == "array" and len(arguments) == 2:
+        return _array_layout(machine, *arguments)
     with inside(machine, kind) as body:
         if body is None:
             return _UNKNOWN
@@ -245,6 +252,15 @@ def _layout(machine: Machine, kind: CType) -> tuple[int | None, int]:
             layouts[key] = _UNKNOWN  # what holds itself has no size
             layouts[key] = _structure_layout(machine, body)
         return layouts[key]
+
+
+def _array_layout(machine: Machine, element: str, extent: str) -> tuple[int | None, int]:
+    """The size and alignment of a `std::array`."""
+    size, alignment = _layout(machine, spelled_type(element) or CType(""))
+    node = parse_expression(extent)
+    count = None if node is None else formula_of(machine.evaluate(machine, node))
+    known = size is not None and count is not None and count.whole is not None
+    return size * count.whole if known and size and count and count.whole else None, alignment
 
 
 def _structure_layout(machine: Machine, body: Node) -> tuple[int | None, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from memlab.kernels.host_code.formulas import Formula, number
@@ -13,15 +13,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CType:
-    """A type of C++ without its qualifiers: `float **` is `("float", 2)`."""
+    """A type of C++ without its qualifiers: `float **` is `("float", 2)`.
+
+    Attributes:
+        name: Its name without pointers.
+        pointers: How many pointers it has.
+        extents: Of an array, such as a row of `float a[4][100]`, its extents.
+    """
 
     name: str
     pointers: int = 0
+    extents: tuple[int, ...] = ()
 
     @property
     def pointee(self) -> CType | None:
         """What a pointer of this type points to."""
         return CType(self.name, self.pointers - 1) if self.pointers else None
+
+    @property
+    def row(self) -> CType:
+        """What the elements of an array of this type are."""
+        return replace(self, extents=self.extents[1:])
 
 
 @dataclass(frozen=True)
@@ -111,6 +123,7 @@ class Cell:
     name: str
     value: Value
     type: CType | None = None
+    is_element: bool = False
 
 
 @dataclass(eq=False)

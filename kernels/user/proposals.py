@@ -31,7 +31,7 @@ from memlab.kernels.user.arguments.hints import unsupported_reason
 from memlab.kernels.user.arguments.specifications import MAX_FLOATS, NUMPY_DTYPES, STRUCTURE
 from memlab.kernels.user.expressions import FUNCTIONS
 from memlab.kernels.user.launch_options import RECORDED_OPTIONS
-from memlab.kernels.user.shared_arrays import SharedArray, find_shared_arrays
+from memlab.kernels.user.shared_arrays import PointerUse, SharedArray, find_shared_arrays
 
 if TYPE_CHECKING:
     from memlab.kernels.host_code.machine import RecordedLaunch
@@ -131,6 +131,7 @@ def propose_launch(
     launch: RecordedLaunch,
     signature: Signature,
     stored: frozenset[int] | None = None,
+    loaded: frozenset[int] | None = None,
 ) -> ProposedLaunch:
     """Propose the options of a launch.
 
@@ -140,6 +141,7 @@ def propose_launch(
         signature: The kernel's signature, as compiled.
         stored: The numbers of the parameters that the compiled kernel writes through; None if
             that is not known.
+        loaded: Those that it reads through.
     """
     names = _Names()
     gaps: dict[int, str] = {}
@@ -151,20 +153,17 @@ def propose_launch(
     values = launch.arguments
     if len(values) > len(signature.parameters):
         gaps[-1] = f"it passes {len(values)} arguments"
-    if stored is None:
-        writes = _written_parameters(signature.parameters, values, launch.time)
-    else:
-        writes = {index: index in stored for index in range(len(signature.parameters))}
+    uses = _uses(signature.parameters, stored, loaded)
     around = _Surroundings(
         launch.time,
         names,
         _smallest_count(signature.parameters, values),
-        find_shared_arrays(signature.parameters, values, writes),
+        find_shared_arrays(signature.parameters, values, uses),
     )
     for index, parameter in enumerate(signature.parameters):
         value = values[index] if index < len(values) else Unresolved(parameter.name)
         try:
-            args.append(_argument(parameter, value, writes.get(index), around))
+            args.append(_argument(parameter, value, uses[index], around))
         except _Gap as gap:
             args.append(None)
             gaps[index] = str(gap)
@@ -248,7 +247,7 @@ def _number_text(value: Value, names: Callable[[Unknown], str]) -> str | None:
 def _argument(
     parameter: KernelParameter,
     value: Value,
-    is_written: bool | None,
+    use: PointerUse,
     around: _Surroundings,
 ) -> str:
     """The specification of an argument.
@@ -261,7 +260,7 @@ def _argument(
     if parameter.kind == "scalar":
         return _scalar(parameter, value, around.names)
     if parameter.kind == "pointer":
-        return _array(parameter, value, is_written, around)
+        return _array(parameter, value, use, around)
     if not isinstance(value, Record) or parameter.parts is None:
         raise _Gap("is a structure whose members the host code does not tell")
     members = []
@@ -270,7 +269,7 @@ def _argument(
         if held is None:
             raise _Gap(f"is a structure whose member {part.name} the host code does not tell")
         if part.pointer is not None:
-            members.append(_array(part.pointer, held, is_written, replace(around, shared={})))
+            members.append(_array(part.pointer, held, use, replace(around, shared={})))
         else:
             text = _number_text(held, around.names)
             members.append(text or around.names.fresh(_name_of(held, part.name)))
@@ -325,7 +324,7 @@ def _constant_text(dtype: str, value: Fraction) -> str:
 def _array(
     parameter: KernelParameter,
     value: Value,
-    is_written: bool | None,
+    use: PointerUse,
     around: _Surroundings,
 ) -> str:
     if isinstance(value, Null) or (isinstance(value, Number) and value.formula.whole == 0):
@@ -353,12 +352,27 @@ def _array(
     text = around.names.fresh(f"{base}_size") if count is None else count.text(around.names)
     is_partial = False
     if shared is not None and shared.parameter is parameter:
-        is_written, is_partial = shared.is_written, shared.is_partial
-    role = _role(parameter, allocation, around.time, is_written)
+        use, is_partial = shared.use, shared.is_partial
+    role = _role(allocation, around.time, use)
     if role == "out" and is_partial:  # the kernel does not write all of it
         role = "inout"
     fill = "" if role == "out" else _fill(parameter, allocation, count, around)
     return f"{role}:{_array_type(parameter, text)}{behind}{fill}"
+
+
+def _uses(
+    parameters: Sequence[KernelParameter],
+    stored: frozenset[int] | None,
+    loaded: frozenset[int] | None,
+) -> list[PointerUse]:
+    """What the kernel does with each parameter."""
+    return [
+        PointerUse(
+            not parameter.readonly and (stored is None or index in stored),
+            loaded is None or index in loaded,
+        )
+        for index, parameter in enumerate(parameters)
+    ]
 
 
 def _smallest_count(parameters: Sequence[KernelParameter], values: Sequence[Value]) -> int | None:
@@ -399,20 +413,6 @@ def _array_type(parameter: KernelParameter, count: str) -> str:
     return f"u8[{count},{parameter.element_bytes}]"
 
 
-def _history(allocation: Allocation, time: int) -> tuple[bool, bool, bool]:
-    """Whether memory is filled before a launch, last with zeros, and whether it is read after."""
-    before = [
-        event
-        for event in allocation.events
-        if event.time < time and event.kind in ("filled", "launched")
-    ]
-    is_read = any(
-        event.time > time and event.kind in ("read", "launched_const")
-        for event in allocation.events
-    )
-    return bool(before), bool(before) and before[-1].content == ZEROS, is_read
-
-
 def _content(allocation: Allocation, time: int) -> Content | None:
     """What memory holds at a launch; kernels are taken to change values, but no indices."""
     content, is_changed = None, False
@@ -426,47 +426,20 @@ def _content(allocation: Allocation, time: int) -> Content | None:
     return content
 
 
-def _written_parameters(
-    parameters: Sequence[KernelParameter], values: Sequence[Value], time: int
-) -> dict[int, bool]:
-    """Whether a launch writes each of its arguments, by number, as far as its surroundings tell.
-
-    It writes the arrays that are read afterwards, or that nothing fills before. Where there is
-    none, every array that is not const may be written. Of several that nothing fills before and
-    nothing uses afterwards the surroundings tell nothing, so these are absent.
-    """
-    open_arrays = {
-        index: value.allocation
-        for index, (parameter, value) in enumerate(zip(parameters, values, strict=False))
-        if parameter.kind == "pointer"
-        and not parameter.readonly
-        and isinstance(value, Pointer | Container)
-    }
-    written, unused = set(), set()
-    for index, allocation in open_arrays.items():
-        is_filled, is_zeroed, is_read = _history(allocation, time)
-        if is_read or is_zeroed or not is_filled or allocation.shared_with_host:
-            written.add(index)
-        if not is_filled and not any(event.time > time for event in allocation.events):
-            unused.add(index)
-    found = {index: index in (written or open_arrays) for index in open_arrays}
-    untold = unused if len({id(open_arrays[index]) for index in unused}) > 1 else ()
-    return {index: is_written for index, is_written in found.items() if index not in untold}
-
-
-def _role(
-    parameter: KernelParameter, allocation: Allocation, time: int, is_written: bool | None
-) -> str:
-    if parameter.readonly:
+def _role(allocation: Allocation, time: int, use: PointerUse) -> str:
+    """Whether an array is an input, an output or both: what nothing fills is only written."""
+    if not use.is_written:
         return "in"
-    if is_written is None:
-        return "inout"
     # The host writes memory of its own, and memory that it shares, without a copy.
-    is_host_memory = allocation.shared_with_host or not allocation.on_device
-    is_filled = is_host_memory or _history(allocation, time)[0]
-    if not is_written:
-        return "in"
-    return "inout" if is_filled or allocation.nbytes is None else "out"
+    is_filled = (
+        allocation.shared_with_host
+        or not allocation.on_device
+        or any(
+            event.time < time and event.kind in ("filled", "launched")
+            for event in allocation.events
+        )
+    )
+    return "inout" if use.is_read or is_filled or allocation.nbytes is None else "out"
 
 
 def _fill(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class PointerUse:
+    """Whether a kernel writes and reads through a pointer, or may."""
+
+    is_written: bool
+    is_read: bool
+
+
+@dataclass(frozen=True)
 class SharedArray:
     """An array and the parameter that passes it; others point into it by its name.
 
@@ -24,14 +32,14 @@ class SharedArray:
         parameter: The parameter.
         origin: Where the array begins, as its distance from the start of the memory, bytes.
         is_sized: Whether the size of the memory is known.
-        is_written: Whether the kernel writes through one of the pointers; None if untold.
+        use: Whether the kernel writes and reads through one of the pointers.
         is_partial: Whether a pointer does not point to its start.
     """
 
     parameter: KernelParameter
     origin: Formula
     is_sized: bool
-    is_written: bool | None
+    use: PointerUse
     is_partial: bool
 
     def start_of(self, parameter: KernelParameter, offset: Formula) -> Formula | None:
@@ -57,7 +65,7 @@ class SharedArray:
 def find_shared_arrays(
     parameters: Sequence[KernelParameter],
     values: Sequence[Value],
-    writes: Mapping[int, bool],
+    uses: Sequence[PointerUse],
 ) -> dict[Allocation, SharedArray]:
     """Find the parameter that passes each array.
 
@@ -67,38 +75,39 @@ def find_shared_arrays(
     Args:
         parameters: The parameters of the kernel.
         values: What the launch passes.
-        writes: Whether the kernel writes through each, by number, as far as that is known.
+        uses: What the kernel does with each parameter.
     """
     groups: dict[Allocation, list[_Pointer]] = {}
-    for index, (parameter, value) in enumerate(zip(parameters, values, strict=False)):
+    for parameter, value, use in zip(parameters, values, uses, strict=False):
         if parameter.kind != "pointer" or not parameter.name.isidentifier():
             continue
         if isinstance(value, Pointer | Container):
             offset = value.offset if isinstance(value, Pointer) else number(0)
-            pointer = _Pointer(parameter, offset, writes.get(index))
+            pointer = _Pointer(parameter, offset, use)
             groups.setdefault(value.allocation, []).append(pointer)
     return {allocation: _shared(allocation, pointers) for allocation, pointers in groups.items()}
 
 
 class _Pointer(NamedTuple):
-    """A parameter, where it points to, and whether the kernel writes through it."""
+    """A parameter, where it points to, and what the kernel does with it."""
 
     parameter: KernelParameter
     offset: Formula
-    is_written: bool | None
+    use: PointerUse
 
 
 def _shared(allocation: Allocation, pointers: Sequence[_Pointer]) -> SharedArray:
-    first = min(pointers, key=lambda each: (each.parameter.readonly, not each.is_written))
+    first = min(pointers, key=lambda each: (each.parameter.readonly, not each.use.is_written))
     owner = first.parameter
     is_sized = allocation.nbytes is not None
     origin = number(0) if is_sized or first.offset.constant is not None else first.offset
-    whole = SharedArray(owner, origin, is_sized, None, False)
+    whole = SharedArray(owner, origin, is_sized, first.use, False)
     same = [each for each in pointers if whole.start_of(each.parameter, each.offset) is not None]
-    told = [each.is_written for each in same]
     return replace(
         whole,
-        is_written=True if True in told else None if None in told else False,
+        use=PointerUse(
+            any(each.use.is_written for each in same), any(each.use.is_read for each in same)
+        ),
         is_partial=any(each.offset != whole.origin for each in same),
     )
 

@@ -206,7 +206,7 @@ def test_deduced_template_arguments() -> None:
 template <class T, class I, int B = 64> __global__ void k(T* y, I n) {}
 int main() { float* y; cudaMalloc(&y, 256); k<<<1, 64>>>(y, 64u); }
 """
-    assert launches(code) == ["k<float,uint> 1,1,1|64,1,1|0|256 B,64"]
+    assert launches(code) == ["k<float,unsigned int> 1,1,1|64,1,1|0|256 B,64"]
 
 
 def test_structures_vectors_and_methods() -> None:
@@ -652,3 +652,94 @@ def test_tensors_of_an_extension(body: str, expected: str) -> None:
         f"{TENSOR_KERNEL}void go(torch::Tensor x, const at::Tensor& y, at::Tensor z) {{ {body} }}"
     )
     assert launches(code) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("body", "numbers"),
+    [
+        ("float a[4][99]; k<<<sizeof(a) / sizeof(a[0]), sizeof(a[0]), sizeof(a[0][0])>>>(y, x, 0);",
+         "4,1,1|396,1,1|4"),
+        ("float* a[6]; k<<<sizeof(a) / sizeof(a[0]), sizeof(*a[0])>>>(y, x, 0);", "6,1,1|4,1,1|0"),
+        ("int a[][3] = {{1, 2, 3}, {4, 5, 6}}; k<<<a[1][2], a[0][1], sizeof(a)>>>(y, x, 0);",
+         "6,1,1|2,1,1|24"),
+        ("int a[2][3]; a[1][0] = 7; int* row = a[1]; row[2] = 9; k<<<a[1][0], a[1][2]>>>(y, x, 0);",
+         "7,1,1|9,1,1|0"),
+        ("int a[4] = {1, 2, 3, 4}; int* p = a + 2; k<<<*p, p[1]>>>(y, x, 0);", "3,1,1|4,1,1|0"),
+        ("std::array<int, 3> a = {32, 64, 128}; k<<<a[2], a.size(), sizeof(a)>>>(y, x, 0);",
+         "128,1,1|3,1,1|12"),
+        ("std::vector<int> v; v.push_back(5); v.push_back(6); k<<<v.back(), v.front()>>>(y, x, 0);",
+         "6,1,1|5,1,1|0"),
+        ("typedef struct { int key, value; } Entry; Entry t[] = {{1, 10}, {3, 30}, {-1, -1}};"
+         "int i = 0; while (t[i].key != 3) i++; k<<<t[i].value, sizeof(t)>>>(y, x, 0);",
+         "30,1,1|24,1,1|0"),
+    ],
+)  # fmt: skip
+def test_rows_of_arrays_and_containers(body: str, numbers: str) -> None:
+    (found,) = launches(main(body))
+    assert found.removeprefix("k ").rpartition("|")[0] == numbers
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "float* h[3];",
+        "float** h = (float**)malloc(3 * sizeof(float*));",
+        "std::vector<float*> h(3);",
+        "std::array<float*, 3> h;",
+    ],
+)
+def test_tables_of_pointers(table: str) -> None:
+    body = f"{table} for (int i = 0; i < 3; i++) cudaMalloc((void**)&h[i], 400 * (i + 1));"
+    assert launches(main(body + "k<<<1, 1>>>(h[0], h[2], 0);")) == [
+        "k 1,1,1|1,1,1|0|400 B,1200 B,0"
+    ]
+
+
+def test_a_launch_sees_a_vector_as_it_is_then() -> None:
+    body = (
+        "thrust::device_vector<float> v(8); float* p = thrust::raw_pointer_cast(v.data());"
+        "k<<<1, 1>>>(p, p, 0); v.resize(16); k<<<1, 1>>>(p, p, 0);"
+    )
+    assert [each.split("|")[3] for each in launches(main(body))] == ["32 B,32 B,0", "64 B,64 B,0"]
+
+
+def test_numbers_for_enumerations_are_casts() -> None:
+    code = """
+enum Op { ERODE, DILATE };
+template <Op op, int B> __global__ void k(float* y) {}
+template <Op op> void run(float* y) { k<op, 4><<<1, 1>>>(y); }
+int main() { float* y; cudaMalloc(&y, 4); run<DILATE>(y); k<ERODE, 8><<<1, 1>>>(y); }
+"""
+    assert [each.partition(" ")[0] for each in launches(code)] == ["k<Op(1),4>", "k<Op(0),8>"]
+
+
+def test_arguments_that_a_launch_leaves_out_are_the_defaults() -> None:
+    code = "__global__ void k(float* y, int n = 1000) {} int main() { k<<<1, 1>>>(nullptr); }"
+    assert launches(code) == ["k 1,1,1|1,1,1|0|Null,1000"]
+
+
+def test_an_endless_nest_of_loops_does_not_hide_the_launches_behind_it() -> None:
+    loops = "".join(f"for (int {i} = 0; {i} < 90; {i}++) " for i in "abcdefgh")
+    body = f"int h[64]; {loops} {{ h[a] = b + c * d; h[e] = f + g * h2(); }} k<<<1, 1>>>(y, x, 5);"
+    assert launches(main(body)) == ["k 1,1,1|1,1,1|0|Unresolved,Unresolved,5"]
+
+
+def test_how_many_blocks_the_device_holds() -> None:
+    body = """
+      int grid, block, active, n = 1000; cudaDeviceProp p; cudaGetDeviceProperties(&p, 0);
+      cudaOccupancyMaxPotentialBlockSize(&grid, &block, k, 64 * 2);
+      k<<<grid, block>>>(y, x, n);
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&active, k, 64, 16);
+      k<<<active * p.multiProcessorCount, 64>>>(y, x, n);
+    """
+    asked: list[tuple[str, int]] = []
+
+    def blocks_per_sm(kernel: str, threads: int, shared: int) -> int:
+        asked.append((kernel, shared))
+        return 300 // threads  # 3 blocks of 96 use the most threads of an SM, 288
+
+    device = {"multiProcessorCount": 10, "maxThreadsPerBlock": 256, "warpSize": 32}
+    found = read_launches(main(body), "f.cu", {}, {}, {}, device, blocks_per_sm)
+    shapes = [(shown(each.grid[0]), shown(each.block[0])) for each in found]
+    assert shapes == [("30", "96"), ("40", "64")]
+    assert set(asked) == {("k", 128), ("k", 16)}

@@ -30,7 +30,10 @@ START = (
 )
 
 
-def proposed(body: str, names: str, **options: Any) -> ProposedLaunch:
+def proposed(
+    body: str, names: str, stored: str | None = None, loaded: str = "", **options: Any
+) -> ProposedLaunch:
+    """The last launch, of a kernel that stores and loads through some of its parameters."""
     code = f"__global__ void k({', '.join('int ' + each for each in names)}) {{}}\n"
     code = (
         code.replace("int a", "float* a").replace("int b", "float* b").replace("int f", "float f")
@@ -38,33 +41,46 @@ def proposed(body: str, names: str, **options: Any) -> ProposedLaunch:
     code += f"int main(int argc, char** argv) {{ {START} {body} }}"
     launch = read_launches(code, "f.cu", {}, {})[-1]
     signature = Signature("k", "k", tuple(PARAMETERS[each] for each in names), ())
-    return propose_launch(UserKernel("f.cu", **options), launch, signature)
+    uses = (frozenset(map(names.index, each)) for each in (stored or "", loaded))
+    known = (None, None) if stored is None else uses
+    return propose_launch(UserKernel("f.cu", **options), launch, signature, *known)
+
+
+@pytest.mark.parametrize(
+    ("body", "uses", "args"),
+    [
+        # What is not written is an input; what is written and neither filled nor read, an output.
+        (f"cudaMemcpy(a, h, 400, {H2D}); k<<<1, 1>>>(a, b);", "b a",
+         ["in:f32[100]", "out:f32[200]"]),
+        ("k<<<1, 1>>>(a, b);", "b a", ["in:f32[100]", "out:f32[200]"]),
+        ("k<<<1, 1>>>(a, b);", "ab b", ["out:f32[100]", "inout:f32[200]"]),
+        (f"cudaMemset(b, 0, 800); cudaMemcpy(a, h, 400, {H2D}); k<<<1, 1>>>(a, b);", "ab ",
+         ["inout:f32[100]", "inout:f32[200]=zeros"]),
+        # What a kernel wrote is there for the next one; a launch that is not made wrote nothing.
+        ("k<<<1, 1>>>(a, b); k<<<1, 1>>>(a, b);", "b a", ["in:f32[100]", "inout:f32[200]"]),
+        ("if (0) k<<<1, 1>>>(a, b); k<<<1, 1>>>(a, b);", "b a", ["in:f32[100]", "out:f32[200]"]),
+        # Memory of the host holds what the host wrote, without a copy.
+        ("a = (float*)malloc(400); k<<<1, 1>>>(a, b);", "ab ", ["inout:f32[100]", "out:f32[200]"]),
+        # One array for two parameters is used as both use it.
+        ("k<<<1, 1>>>(a, a);", "b a", ["@b", "inout:f32[100]"]),
+        ("k<<<1, 1>>>(a, a);", "a ", ["out:f32[100]", "@a"]),
+        ("k<<<1, 1>>>(b + 50, NULL);", "ab ", ["inout:f32[200]+50", "null"]),
+    ],
+)  # fmt: skip
+def test_roles(body: str, uses: str, args: list[str]) -> None:
+    stored, _, loaded = uses.partition(" ")
+    launch = proposed(body, "ab", stored, loaded)
+    assert list(launch.args) == args
+    assert launch.kernel.args == tuple(args)
+    assert (launch.gaps, launch.symbols) == ({}, ())
 
 
 @pytest.mark.parametrize(
     ("body", "names", "args"),
     [
-        # Filled and not read: an input, even if freed. Only read afterwards: an output.
-        (f"cudaMemcpy(a, h, 400, {H2D}); k<<<1, 1>>>(a, b); cudaMemcpy(h, b, 800, {D2H}); "
-         "cudaFree(a);", "ab", ["in:f32[100]", "out:f32[200]"]),
-        (f"cudaMemcpy(a, h, 400, {H2D}); k<<<1, 1>>>(a, b); cudaMemcpy(h, a, 400, {D2H}); ",
-         "ab", ["inout:f32[100]", "out:f32[200]"]),
-        ("cudaMemset(b, 0, 800); k<<<1, 1>>>(a, b);", "ab",
-         ["out:f32[100]", "inout:f32[200]=zeros"]),
-        (f"cudaMemset(b, 0, 800); cudaMemcpy(a, h, 400, {H2D}); k<<<1, 1>>>(a, b); "
-         f"cudaMemcpy(h, a, 4, {D2H});", "ab", ["inout:f32[100]", "inout:f32[200]=zeros"]),
-        # Nothing tells what is written: anything that is not const may be.
-        (f"cudaMemcpy(a, h, 400, {H2D}); k<<<1, 1>>>(a, c);", "ac",
-         ["inout:f32[100]", "in:i32[10]=arange"]),
-        # What a kernel wrote is there for the next one; a launch that is not made wrote nothing.
-        ("k<<<1, 1>>>(a, b); k<<<1, 1>>>(a, b);", "ab", ["inout:f32[100]", "inout:f32[200]"]),
-        (f"if (0) k<<<1, 1>>>(a, b); k<<<1, 1>>>(a, b); cudaMemcpy(h, b, 800, {D2H});", "ab",
-         ["out:f32[100]", "out:f32[200]"]),
-        # Of several arrays that nothing fills and nothing uses any of them may be read.
-        ("k<<<1, 1>>>(a, b);", "ab", ["inout:f32[100]", "inout:f32[200]"]),
-        # Memory of the host holds what the host wrote, without a copy.
-        (f"a = (float*)malloc(400); k<<<1, 1>>>(a, b); cudaMemcpy(h, b, 800, {D2H});", "ab",
-         ["inout:f32[100]", "out:f32[200]"]),
+        # Without a compiled kernel, anything that is not const may be read and written.
+        ("k<<<1, 1>>>(a, c);", "ac", ["inout:f32[100]", "in:i32[10]=arange"]),
+        ("k<<<1, 1>>>(b);", "v", ["inout:f32[50,4]"]),
         # A pointer into an array: the kernel may use what lies before it.
         ("k<<<1, 1>>>(b + 50, NULL);", "ab", ["inout:f32[200]+50", "null"]),
         ("k<<<1, 1>>>(b, b + 50);", "ab", ["inout:f32[200]", "@a+50"]),
@@ -72,19 +88,14 @@ def proposed(body: str, names: str, **options: Any) -> ProposedLaunch:
         ("k<<<1, 1>>>((int*)b + 8, (int*)b);", "cd", ["@d+8", "inout:i32[200]=randint:0:192"]),
         ("k<<<1, 1>>>(b + 2, (float4*)b + 1);", "av", ["inout:f32[200]+2", "@a+4"]),
         # Elements of another type, or no whole ones: memory of its own.
-        ("k<<<1, 1>>>(b, (int*)b + 8);", "ac", ["out:f32[200]", "in:i32[192]=arange"]),
-        ("k<<<1, 1>>>(b, (float*)((char*)b + 2));", "ab", ["out:f32[200]", "out:f32[199]"]),
-        ("k<<<1, 1>>>(a, a);", "ab", ["out:f32[100]", "@a"]),
-        ("k<<<1, 1>>>(b);", "v", ["out:f32[50,4]"]),
+        ("k<<<1, 1>>>(b, (int*)b + 8);", "ac", ["inout:f32[200]", "in:i32[192]=arange"]),
+        ("k<<<1, 1>>>(b, (float*)((char*)b + 2));", "ab", ["inout:f32[200]", "inout:f32[199]"]),
         ("k<<<1, 1>>>(-1, 0.1f);", "nf", ["u32=4294967295", "f32=0.1"]),
         ("s.n = 3; s.size.x = 4; k<<<1, 1>>>(s);", "s", ["struct=3,4"]),
     ],
-)  # fmt: skip
-def test_arguments(body: str, names: str, args: list[str]) -> None:
-    launch = proposed(body, names)
-    assert list(launch.args) == args
-    assert launch.kernel.args == tuple(args)
-    assert (launch.gaps, launch.symbols) == ({}, ())
+)
+def test_values(body: str, names: str, args: list[str]) -> None:
+    assert list(proposed(body, names).args) == args
 
 
 def test_symbols_have_names_of_their_own() -> None:
