@@ -78,15 +78,19 @@ class NameExpressionError(UsageError):
 
     Attributes:
         reason: The compiler's message.
+        left_out: The headers that were not found, and without which the source compiles.
     """
 
-    def __init__(self, source_name: str, name_expression: str, reason: str) -> None:
+    def __init__(
+        self, source_name: str, name_expression: str, reason: str, left_out: Sequence[str] = ()
+    ) -> None:
         message = (
             f"{source_name} has no kernel {name_expression!r} ({reason}): name it as C++ would, "
             "such as saxpy, space::saxpy or sgemm<32>"
         )
         super().__init__(message)
         self.reason = reason
+        self.left_out = tuple(left_out)
 
 
 def error_from_log(
@@ -109,7 +113,7 @@ def error_from_log(
     """
     reason = _NAME_MAP.search(log)
     if reason and not _ERROR.search(log):
-        return NameExpressionError(unit.source_name, unit.name_expression, reason[1])
+        return NameExpressionError(unit.source_name, unit.name_expression, reason[1], left_out)
     # The compiler reads the name expression from a file of its own.
     log = log.replace("__nv_name_map", f"the name {unit.name_expression!r}")
     log = _errors_first(log, unit.source_name)

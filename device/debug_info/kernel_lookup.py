@@ -73,9 +73,7 @@ def signature_of(unit: TranslationUnit, entry: str) -> Signature:
         for kernel in kernels:
             if kernel.linkage_name == entry:
                 return kernel
-        raise UsageError(
-            _no_such_kernel_message(unit, entry, error.reason, kernels, declared)
-        ) from error
+        raise UsageError(_no_such_kernel_message(unit, entry, error, kernels, declared)) from error
     for kernel in _signatures_from_output(output):
         if kernel.linkage_name == output.lowered_name:
             return _require_stable_name(replace(kernel, name_expression=entry), name)
@@ -146,12 +144,12 @@ def _kernel_required_message(
 def _no_such_kernel_message(
     unit: TranslationUnit,
     entry: str,
-    reason: str,
+    error: NameExpressionError,
     kernels: Sequence[Signature],
     declared: Mapping[str, str],
 ) -> str:
     """The message for a missing kernel, from NVRTC's message about the name expression."""
-    source_name = unit.source_name
+    source_name, reason = unit.source_name, error.reason
     base = entry.partition("<")[0].strip()
     template = declared.get(base.rpartition("::")[2], "")
     if "overloaded function" in reason:
@@ -168,6 +166,8 @@ def _no_such_kernel_message(
         # `template` is the template's head, such as `template <int T>`.
         head = template or "a template"
         fault = f"does not fit {head}" if "<" in entry else f"is declared {head}"
+        if error.left_out:
+            fault += f", and {', '.join(error.left_out)} not found (name the folders with -I DIR)"
         return (
             f"{entry!r} {fault}: give its arguments, {source_name}:'{_instantiation(unit, base)}'"
         )

@@ -392,3 +392,10 @@ def test_launch_bounds_are_read():
         "exactly": LaunchBounds(block=(8, 4, 2)),
         "any": LaunchBounds(),
     }
+
+
+def test_headers_that_a_template_may_need_are_named_with_its_arguments():
+    source = "#include <tiles/of_a_library.h>\ntemplate <class T> __global__ void k(T* p) {}\n"
+    unit = TranslationUnit(source, "k.cu", (9, 0))
+    with pytest.raises(UsageError, match=r"tiles/of_a_library\.h not found .*-I DIR.*'k<\.\.\.>'"):
+        signature_of(unit, "k")

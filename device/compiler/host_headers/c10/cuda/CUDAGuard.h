@@ -1,0 +1,1 @@
+// Host code only: device code must not use this header.
