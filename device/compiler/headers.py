@@ -85,6 +85,22 @@ class HeaderChanges:
     texts: Mapping[str, str] = field(default_factory=dict)
 
 
+def own_header_texts(source: str, source_name: str, options: Sequence[str]) -> dict[str, str]:
+    """The texts of the user's headers that a source includes, by path.
+
+    Arguments are those of `find_headers`; there are none where that refuses one.
+    """
+    try:
+        found = find_headers(source, source_name, options)
+    except UsageError:
+        return {}  # the compilation says what is wrong
+    return {
+        path: content.decode(errors="replace")
+        for path, content in found.own
+        if not path.startswith(str(HOST_HEADERS))
+    }
+
+
 def find_headers(source: str, source_name: str, options: Sequence[str]) -> IncludedHeaders:
     """Find the headers that a source includes, directly or through its own headers.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from memlab.device.compiler.compile import compile_unit
 from memlab.device.compiler.cubin import kernel_resources
-from memlab.device.compiler.headers import HOST_HEADERS, find_headers
+from memlab.device.compiler.headers import own_header_texts
 from memlab.device.debug_info.compiled_kernels import compilation_unit
 from memlab.device.debug_info.kernel_lookup import signature_of
 from memlab.device.debug_info.parameter_uses import ParameterUses, parameter_uses
@@ -403,7 +403,7 @@ def _read_launches(
     from memlab.kernels.host_code.reading import read_launches
 
     source = read_source(kernel)
-    headers = _own_headers(kernel, source)
+    headers = own_header_texts(source, kernel.source, compile_options(kernel))
     if not any("<<<" in text or "cudaLaunch" in text for text in (source, *headers.values())):
         return ()
     defines, device = parse_defines(kernel), _cuda_properties(properties)
@@ -463,17 +463,4 @@ def _cuda_properties(properties: DeviceProperties) -> dict[str, int | tuple[int,
         name: int(value) if isinstance(value, bool) else value
         for name, value in known.items()
         if value is not None
-    }
-
-
-def _own_headers(kernel: UserKernel, source: str) -> Mapping[str, str]:
-    """The texts of the user's headers, by path."""
-    try:
-        found = find_headers(source, kernel.source, compile_options(kernel))
-    except UsageError:
-        return {}  # the compilation says what is wrong
-    return {
-        path: content.decode(errors="replace")
-        for path, content in found.own
-        if not path.startswith(str(HOST_HEADERS))
     }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from memlab.device.compiler.compile import compile_with_debug_info
 from memlab.device.compiler.diagnostics import NameExpressionError
+from memlab.device.compiler.headers import own_header_texts
 from memlab.device.debug_info import cubin_signatures, kernel_signatures, ptx_signatures
 from memlab.errors import UsageError, suggest_nearest
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.S)  # an unclosed one ends with the file
 _KERNEL = re.compile(
-    r"(?:(template\s*<[^;{}()]{0,500}>)\s*(?:(?:static|inline)\s+)*)?__global__\s+"
+    r"(?:(template\s*<[^;{}()]{0,500}>)\s*"
+    r"(?:(?:static|inline|__launch_bounds__\s*\([^;{}]{0,500}\))\s*){0,3})?__global__\s+"
     r"(?:(?:void|static|inline|__\w+__(?:\s*\([^()]*\))?)\s+){0,8}(\w+)\s*\("
 )
 
@@ -48,7 +50,8 @@ def signature_of(unit: TranslationUnit, entry: str) -> Signature:
     Args:
         unit: The translation unit, without a name expression.
         entry: The kernel's C++ name (`saxpy`, `space::saxpy`, `sgemm<32>`) or its name in the
-            compiled code; empty for the only kernel.
+            compiled code; empty for the only kernel. Namespaces may be left out where only one
+            kernel has the name.
 
     Raises:
         CompileError: The source does not compile.
@@ -69,6 +72,9 @@ def signature_of(unit: TranslationUnit, entry: str) -> Signature:
     try:
         output = compile_with_debug_info(replace(unit, name_expression=entry))
     except NameExpressionError as error:
+        qualified = _with_namespaces(unit, entry, error.reason)
+        if qualified:
+            return signature_of(unit, qualified)
         kernels = signatures(unit)
         for kernel in kernels:
             if kernel.linkage_name == entry:
@@ -78,6 +84,28 @@ def signature_of(unit: TranslationUnit, entry: str) -> Signature:
         if kernel.linkage_name == output.lowered_name:
             return _require_stable_name(replace(kernel, name_expression=entry), name)
     raise UsageError(f"{name} has a variable {entry!r}, but no such kernel: name a kernel")
+
+
+def _with_namespaces(unit: TranslationUnit, entry: str, reason: str) -> str:
+    """The entry with the namespaces of the only kernel of this name; empty if there is none.
+
+    Args:
+        unit: The translation unit.
+        entry: The entry, which the compiler does not know.
+        reason: The compiler's message.
+    """
+    from memlab.kernels.host_code.preprocessor import preprocess
+    from memlab.kernels.host_code.program import read_program
+
+    base, bracket, arguments = entry.partition("<")
+    base = base.strip()
+    if f'"{base}" is undefined' not in reason and "name followed by" not in reason:
+        return ""
+    headers = own_header_texts(unit.source, unit.source_name, unit.options)
+    program = read_program(preprocess(unit.source, unit.source_name, headers, unit.defines))
+    found = program.kernels.get(base.rpartition("::")[2], ())
+    names = {kernel.name for kernel in found if kernel.name.endswith(f"::{base}")}
+    return f"{names.pop()}{bracket}{arguments}" if len(names) == 1 else ""
 
 
 def _require_stable_name(signature: Signature, source_name: str) -> Signature:
