@@ -278,10 +278,11 @@ def with_file_launch(kernel: "UserKernel", device: str | None, quiet: bool) -> "
     if not file_launches.needs_launch(kernel):
         return kernel
     from memlab.device.devices import open_device
+    from memlab.launching import launch_in_file
 
     properties = open_device(device).properties
     try:
-        found = file_launches.complete_launch(kernel, properties)
+        found = launch_in_file(kernel, properties)
     except file_launches.SeveralLaunches as several:
         for target in several.targets:
             typer.echo(f"memlab run {shlex.quote(target)}")

@@ -15,23 +15,28 @@ from numbers import Real
 from os import PathLike, fsdecode
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from memlab.device.budget import EMULATION_TIMEOUT_S, Budget
+from memlab.device.budget import EMULATION_TIMEOUT_S, Budget, EmulationTimeoutError
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.devices import Device, launch_limits, open_device
 from memlab.device.gpu.timing import TIMEOUT_S, TimingSettings
 from memlab.device.inputs import check_seed
 from memlab.device.properties import device_summary
-from memlab.errors import MemlabWarning, UsageError
+from memlab.errors import DeviceError, MemlabWarning, UsageError
 from memlab.kernels import catalog
 from memlab.text import plural
 
 if TYPE_CHECKING:
     from memlab.device.compiler.compile import CompiledKernel
+    from memlab.device.debug_info.file_launches import FileLaunch
     from memlab.device.measurement import DeviceSummary, Progress
     from memlab.device.properties import DeviceProperties
     from memlab.kernels.launch import Dim3, Launch
     from memlab.kernels.signature import ModuleVariable, Signature
     from memlab.kernels.user.kernel import UserKernel
+    from memlab.kernels.user.proposals import ProposedLaunch
+
+_MAX_TRIALS = 6
+"""How often the sizes of arrays are tried that only the kernel tells."""
 
 KernelName: TypeAlias = "str | PathLike[str] | UserKernel | Any"
 """A catalog kernel by name, or a user kernel: as `FILE.cu:ENTRY`, by its name in `memlab.toml`,
@@ -200,12 +205,78 @@ def with_file_launch(
     if not file_launches.needs_launch(kernel, executed=executed):
         return kernel
     try:
-        found = file_launches.complete_launch(kernel, properties)
+        found = launch_in_file(kernel, properties)
     except UsageError:
         if executed:
             raise
         return kernel
     return found.proposal.kernel if found and found.proposal else kernel
+
+
+def launch_in_file(kernel: UserKernel, properties: DeviceProperties) -> FileLaunch | None:
+    """Find the launch of a kernel in its file, with sizes of arrays that the kernel itself tells.
+
+    Arrays whose sizes the host code does not tell are as large as the kernel reaches into them.
+
+    Args:
+        kernel: The kernel.
+        properties: The device to compile for.
+
+    Returns:
+        The launch; None where the file does not launch the kernel.
+
+    Raises:
+        UsageError: The file launches several kernels, or does not tell the launch completely.
+    """
+    from memlab.device.debug_info import file_launches
+
+    found = file_launches.complete_launch(kernel, properties, without_sizes=True)
+    if found is None or found.proposal is None or not found.symbols:
+        return found
+    sizes = _reached_sizes(found.proposal, found.symbols, properties)
+    if not sizes:  # the message says what to give
+        return file_launches.complete_launch(kernel, properties)
+    given = tuple(f"{name}={size}" for name, size in sizes.items())
+    named = found.proposal.kernel
+    proposal = replace(
+        found.proposal, kernel=replace(named, symbols=(*named.symbols, *given)), symbols=()
+    )
+    return replace(found, proposal=proposal, symbols=())
+
+
+def _reached_sizes(
+    proposal: ProposedLaunch, names: Sequence[str], properties: DeviceProperties
+) -> dict[str, int]:
+    """The elements that a kernel reaches into arrays, by the symbols of their sizes.
+
+    Returns:
+        The sizes; empty where they cannot be found.
+    """
+    from memlab.device.emulation.array_reach import array_reach
+    from memlab.device.emulator.machine.memory import KernelFault
+    from memlab.device.emulator.ptx.parser import PtxError
+    from memlab.kernels.user import symbols
+
+    sizes = dict.fromkeys(names, 1)
+    for _ in range(_MAX_TRIALS):  # what the arrays hold may decide how far others are used
+        given = tuple(f"{name}={size}" for name, size in sizes.items())
+        kernel = replace(proposal.kernel, symbols=(*proposal.kernel.symbols, *given))
+        kernel = replace(symbols.evaluated(kernel), reference="", expect=())
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                launch = prepare_launch(kernel, {}, properties)
+            compiled = compile_launch(launch, properties.compute_capability)
+            ends = array_reach(launch, compiled, Budget(EMULATION_TIMEOUT_S))
+        except (UsageError, DeviceError, PtxError, KernelFault, EmulationTimeoutError):
+            return {}
+        found = {
+            name: max(size, -(-ends.get(proposal.sizes[name][0], 0) // proposal.sizes[name][1]))
+            for name, size in sizes.items()
+        }
+        if found == sizes:
+            return sizes if any(size > 1 for size in sizes.values()) else {}
+        sizes = found
+    return {}
 
 
 def prepare_launch(

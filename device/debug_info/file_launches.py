@@ -132,13 +132,16 @@ def needs_launch(kernel: UserKernel, *, executed: bool = True) -> bool:
     return not (kernel.args and kernel.grid and kernel.block)
 
 
-def complete_launch(kernel: UserKernel, properties: DeviceProperties) -> FileLaunch | None:
+def complete_launch(
+    kernel: UserKernel, properties: DeviceProperties, *, without_sizes: bool = False
+) -> FileLaunch | None:
     """Find the launch of a kernel in its file.
 
     Args:
         kernel: The kernel; its own options stay. Without an entry, the only kernel that the file
             launches.
         properties: The device to compile for, whose figures the host code may ask for.
+        without_sizes: Whether sizes of arrays may be missing, as the only symbols.
 
     Returns:
         The launch; None where the file does not launch the kernel.
@@ -151,11 +154,12 @@ def complete_launch(kernel: UserKernel, properties: DeviceProperties) -> FileLau
     if found is None:
         return None
     target = f"{kernel.source}:{found.entry}"
-    if found.symbols:
-        given = " ".join(f"--set {name}=1M" for name in found.symbols)
+    sizes = found.proposal.sizes if found.proposal and without_sizes else {}
+    if missing := [name for name in found.symbols if name not in sizes]:
+        given = " ".join(f"--set {name}=1M" for name in missing)
         raise UsageError(
             f"{target}: the launch in line {found.line} does not tell "
-            f"{', '.join(found.symbols)}: give {given}, with your numbers"
+            f"{', '.join(missing)}: give {given}, with your numbers"
         )
     if found.proposal is not None and found.proposal.gaps and not kernel.args:
         number, reason = next(iter(found.proposal.gaps.items()))
@@ -214,8 +218,8 @@ def _is_alike(launch: FileLaunch, other: FileLaunch) -> bool:
 
 
 def _is_told(found: FileLaunch, kernel: UserKernel) -> bool:
-    """Whether a launch, with the kernel's own options, lacks nothing."""
-    if found.proposal is None or found.symbols:
+    """Whether a launch, with the kernel's own options, lacks nothing but sizes of arrays."""
+    if found.proposal is None or not found.proposal.sizes.keys() >= set(found.symbols):
         return False
     return not found.proposal.gaps or bool(kernel.args)
 

@@ -60,6 +60,8 @@ class ProposedLaunch:
         in_loop: Whether the launch is the first of a loop.
         is_explored: Whether the program does not make it when it is run without arguments, so that
             its sizes may not suit it.
+        sizes: The symbols that are sizes of arrays alone, with the names of the arrays and the
+            bytes of what they count.
     """
 
     kernel: UserKernel
@@ -70,6 +72,7 @@ class ProposedLaunch:
     source_name: str
     in_loop: bool
     is_explored: bool
+    sizes: dict[str, tuple[str, int]] = field(default_factory=dict)
 
 
 @dataclass
@@ -105,12 +108,14 @@ class _Surroundings:
         names: The names of unknown numbers.
         smallest: The elements of the smallest array whose size is a number; None if there is none.
         shared: The arrays that parameters of the kernel pass, by their memory.
+        sizes: The sizes of arrays that the host code does not tell: see `ProposedLaunch`.
     """
 
     time: int
     names: _Names
     smallest: int | None
     shared: Mapping[Allocation, SharedArray]
+    sizes: dict[str, tuple[str, int]] = field(default_factory=dict)
 
 
 def launch_entry(launch: RecordedLaunch) -> str:
@@ -200,6 +205,7 @@ def propose_launch(
         launch.source_name,
         launch.in_loop,
         launch.is_explored,
+        around.sizes,
     )
 
 
@@ -269,7 +275,8 @@ def _argument(
         if held is None:
             raise _Gap(f"is a structure whose member {part.name} the host code does not tell")
         if part.pointer is not None:
-            members.append(_array(part.pointer, held, use, replace(around, shared={})))
+            alone = replace(around, shared={}, sizes={})
+            members.append(_array(part.pointer, held, use, alone))
         else:
             text = _number_text(held, around.names)
             members.append(text or around.names.fresh(_name_of(held, part.name)))
@@ -350,6 +357,8 @@ def _array(
         raise _Gap("points to pointers, whose arrays the host code does not tell")
     base = parameter.name if parameter.name.isidentifier() else "array"
     text = around.names.fresh(f"{base}_size") if count is None else count.text(around.names)
+    if count is None and parameter.name.isidentifier():
+        around.sizes[text] = parameter.name, parameter.element_bytes or 1
     is_partial = False
     if shared is not None and shared.parameter is parameter:
         use, is_partial = shared.use, shared.is_partial
