@@ -14,6 +14,7 @@ from memlab.kernels.host_code.contents import CASTS
 from memlab.kernels.host_code.formulas import number
 from memlab.kernels.host_code.machine import (
     MAX_DEPTH,
+    MAX_RECURSION,
     Frame,
     Machine,
     RecordedLaunch,
@@ -353,6 +354,8 @@ def enter(
         template: The arguments of its template that are given.
         this: The object of a method.
     """
+    if sum(each.function == function.name for each in machine.frames) > MAX_RECURSION:
+        return Unresolved(function.name.rpartition("::")[2])
     frame = _method_frame(machine, function, this)
     machine.executed_functions.add(function.name)
     if function.template is not None:

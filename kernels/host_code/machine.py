@@ -42,6 +42,9 @@ MAX_STEPS = 100_000
 """The most nodes that are evaluated: a few seconds' work."""
 MAX_DEPTH = 24
 """The most calls inside each other."""
+MAX_RECURSION = 6
+"""The most calls of one function inside each other: where nothing tells when a function that calls
+itself twice ends, every level doubles its work."""
 MAX_LAUNCHES_OF_LINE = 16
 """The most launches of one kernel that are recorded for one line: those of loops are alike."""
 

@@ -278,8 +278,11 @@ int main(int argc, char** argv) { go(atoi(argv[1]), 0); }
 def test_code_that_never_ends_is_given_up() -> None:
     body = "int i = 0; for (;;) { for (;;) { i = f(i) + 1; } } k<<<1, 1>>>(y, x, i);"
     assert launches(main(body)) == ["k 1,1,1|1,1,1|0|Unresolved,Unresolved,i"]
-    code = KERNEL + "int f(int n) { return f(n) + f(n); } int main() { k<<<f(1), 1>>>(0, 0, 0); }"
-    assert launches(code) == []
+    # Three functions that call each other twice: the steps are over before the launch is reached.
+    code = "".join(
+        f"int f{i}(int n) {{ return f{j}(n) + f{j}(n); }}" for i, j in ("ab", "bc", "ca")
+    )
+    assert launches(KERNEL + code + "int main() { k<<<fa(1), 1>>>(0, 0, 0); }") == []
 
 
 @pytest.mark.parametrize(
@@ -743,3 +746,18 @@ def test_how_many_blocks_the_device_holds() -> None:
     shapes = [(shown(each.grid[0]), shown(each.block[0])) for each in found]
     assert shapes == [("30", "96"), ("40", "64")]
     assert set(asked) == {("k", 128), ("k", 16)}
+
+
+def test_a_function_whose_recursion_nothing_ends_does_not_keep_the_rest_from_being_read() -> None:
+    walk = """
+      struct Node { Node *left, *right; int value; };
+      void walk(Node* node, int* sums) {
+        if (node->value > 3) { sums[0] += node->value; walk(node->left, sums); }
+        else { sums[1] += node->value; }
+        walk(node->right, sums);
+      }
+    """
+    code = walk + main("int s[2]; Node* root = build(); walk(root, s); k<<<64, 128>>>(y, x, 7);")
+    assert launches(code) == ["k 64,1,1|128,1,1|0|Unresolved,Unresolved,7"]
+    halves = "int halves(int n) { return n < 2 ? 0 : 1 + halves(n / 2); }"
+    assert launches(halves + main("k<<<halves(32), 32>>>(y, x, 7);"))[0].startswith("k 5,1,1|")
