@@ -32,6 +32,7 @@ from memlab.device.emulator.ptx.parser import PtxError
 from memlab.device.emulator.sampling.block_sample import (
     BlockCoordinates,
     WholeGrid,
+    center_block,
     draw_strata,
 )
 from memlab.device.emulator.sampling.data_dependence import data_decided_writes
@@ -45,9 +46,7 @@ from memlab.text import plural
 WHOLE_GRID_LANE_INSTRUCTIONS = 150_000_000
 """Launches up to this size are checked whole, in a few seconds; larger ones by a sample."""
 _FIRST_LANE_INSTRUCTIONS = 15_000_000
-"""The first blocks of a grid larger than a chunk are executed one, one, two, four... at a time, up
-to this size or a chunk's, so that costly ones are few. Blocks that may wait for each other run
-together from the start."""
+"""Blocks that are executed at first, if the grid is to be sampled: costly ones are few."""
 
 _FAR_ELEMENTS = 1 << 40  # an address this far from every array belongs to none
 
@@ -178,17 +177,15 @@ def _run_checked(
         KernelFault: The kernel stopped itself before any mistake was found.
         UsageError: The record of all accesses needs more memory than is allowed.
     """
-    launch, step, done, cost = execution.launch, execution.chunk_blocks, 0, 0
+    launch, step, done = execution.launch, execution.chunk_blocks, 0
     try:
         blocks: BlockCoordinates = WholeGrid(launch.grid)
+        first, expected = step, _cost_per_block(execution, checker)
+        if expected * launch.blocks > WHOLE_GRID_LANE_INSTRUCTIONS:
+            first = min(step, max(1, int(_FIRST_LANE_INSTRUCTIONS / expected)))
         # The first blocks, which are executed in any case, tell what a block costs.
-        may_wait = launch.blocks <= step or find_polling_loops(execution.program)
-        first = step if may_wait else 1
-        while done < min(step, launch.blocks) and cost < _FIRST_LANE_INSTRUCTIONS:
-            chunk = blocks[done : min(done + first, step)]
-            tally = execution.run(chunk, observers=[checker])
-            done, cost = done + len(chunk), cost + sum(tally.warps) * WARP_SIZE
-            first = done
+        tally = execution.run(blocks[:first], observers=[checker])
+        done, cost = len(blocks[:first]), sum(tally.warps) * WARP_SIZE
         if cost / done * launch.blocks > WHOLE_GRID_LANE_INSTRUCTIONS:
             blocks = _sample_blocks(execution, done, cost / done)
         elif done < launch.blocks:
@@ -204,6 +201,26 @@ def _run_checked(
             return done, stop
         raise
     return done, None
+
+
+def _cost_per_block(execution: Execution, checker: Checker) -> int:
+    """The lane instructions of the middle block, which is executed without checks.
+
+    Returns:
+        0 where it was not executed: blocks may wait for each other, or write to inputs, which a
+        reset does not restore; or where it faulted.
+    """
+    launch = execution.launch
+    inputs = [buffer.name for buffer in launch.buffers if buffer.role == "in"]
+    if find_polling_loops(execution.program) or any(map(checker.writes_to, inputs)):
+        return 0
+    try:
+        tally = execution.run(np.array([center_block(launch.grid)]))
+    except KernelFault:
+        return 0
+    finally:
+        execution.reset()
+    return sum(tally.warps) * WARP_SIZE
 
 
 def _sample_blocks(execution: Execution, first: int, cost_per_block: float) -> NDArray[np.int64]:

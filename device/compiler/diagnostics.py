@@ -34,6 +34,11 @@ _ADVICE_BY_MESSAGE = (
         "use a smaller tile, or extern __shared__ sized at launch",
     ),
     (
+        r'identifier "__shfl(_up|_down|_xor)?" is undefined',
+        "CUDA has removed __shfl and its variants without _sync: call __shfl_sync and the like, "
+        "with 0xffffffff before the other arguments for all lanes of a warp",
+    ),
+    (
         r'"std" has no member',
         "put the #include that declares it before it, or use libcu++, cuda::std in <cuda/std/...>",
     ),

@@ -92,6 +92,26 @@ def moved(out: Any, given: Any, n: int) -> Any:
     return result
 
 
+def test_a_range_for_all_members_suits_their_types(source: str) -> None:
+    Path("r.cu").write_text(
+        "struct Item { float x; int i; unsigned u; double d; };"
+        "__global__ void copy(Item* out, const Item* in) { out[threadIdx.x] = in[threadIdx.x]; }"
+    )
+
+    def filled(fill: str) -> Any:
+        args = ["out:struct[256]", f"struct[256]={fill}"]
+        return memlab.run("r.cu:copy", grid=1, block=256, args=args).outputs["out"]
+
+    of = filled("uniform:0.5:3")
+    assert set(of["i"]) == set(of["u"]) == {1, 2}
+    assert ((of["x"] >= 0.5) & (of["x"] < 3)).all()
+    assert len(set(of["d"])) == 256
+    of = filled("randint:2:5")
+    assert set(of["i"]) == set(of["u"]) == {2, 3, 4}
+    assert ((of["d"] >= 2) & (of["d"] < 5)).all()
+    assert len(set(of["d"])) == 256
+
+
 def structures(depth: int = 2) -> st.SearchStrategy[np.dtype[Any]]:
     """Random structures of numbers, arrays and structures, laid out as C does."""
     numbers = st.sampled_from(sorted(C_TYPES)).map(np.dtype)
@@ -265,7 +285,7 @@ def test_accesses_are_named_by_member(source: str) -> None:
     ("argument", "message"),
     [
         ("struct[64]=random,ones", "has 2 fills for 5 members (id, at.x, at.y, mass, fixed)"),
-        ("struct[64]=uniform:0:1", "id (i32): uniform does not fill i32 elements"),
+        ("struct[64]=uniform:0.2:0.8", "id (i32): uniform does not fill i32 elements"),
         ("struct[64]=ones,@x.npy,1,1,1", "at.x cannot be read from a file of its own"),
         ("in:struct", "'in:struct' has no dimensions: write in:struct[N]"),
         ("struct[9]=@p.npy", "p.npy holds 8 elements, and 9 structures are needed"),

@@ -80,3 +80,13 @@ def max_pooling(images: Array, _out: Array, *sizes: int) -> Array:
     split = images.reshape(count, channels, rows, window, columns, window)
     assert (rows * window, columns * window) == (height, width)
     return np.asarray(split.max((3, 5))).ravel()
+
+
+def bezier_line(line: int, lines: Array, points: int) -> Array:
+    """The points of one quadratic Bezier curve, at equal steps of its parameter."""
+    found = lines.copy()
+    u = np.arange(points) / (points - 1)
+    weights = np.stack(((1 - u) ** 2, 2 * u * (1 - u), u**2), axis=1)
+    control = lines["CP"][line].astype(float).reshape(3, 2)
+    found["vertexPos"][line][: 2 * points] = (weights @ control).reshape(-1)
+    return found

@@ -152,6 +152,8 @@ def _parse_uniform(dtype: str, name: str, bounds: str) -> Uniform:
 def parse_member_fills(structure: StructureType, text: str) -> Fill | None:
     """Parse the fill of an array of structures: one for all numbers, or a list with one for each.
 
+    Of one range for all, integers are drawn from its whole numbers, and floats from all.
+
     Args:
         structure: The type of the structures.
         text: The text after the `=`: `zeros`, `arange,uniform:-1:1`, `@FILE.npy`.
@@ -176,8 +178,9 @@ def parse_member_fills(structure: StructureType, text: str) -> Fill | None:
     parsed = []
     for number, path in enumerate(numbers):
         dtype = SHORT_DTYPES[path[-1].dtype]
+        text = fills[number % len(fills)].strip()
         try:
-            fill = parse_fill(dtype, fills[number % len(fills)].strip())
+            fill = parse_fill(dtype, text if len(fills) > 1 else _range_of_type(dtype, text))
         except UsageError as error:
             raise UsageError(f"{member_path(path)} ({dtype}): {error}") from None
         if isinstance(fill, NpyFile | InMemoryArray | MemberFills):
@@ -187,6 +190,19 @@ def parse_member_fills(structure: StructureType, text: str) -> Fill | None:
             )
         parsed.append(fill)
     return MemberFills(tuple(parsed))
+
+
+def _range_of_type(dtype: str, text: str) -> str:
+    """A range of random numbers for all members, as one of a member's own type."""
+    name, _, bounds = text.partition(":")
+    low, high = (parse_float(bound) for bound in [*bounds.split(":"), ""][:2])
+    if dtype == "bool" or low is None or high is None or not math.isfinite(low + high):
+        return text
+    if name == "randint" and dtype in MAX_FLOATS:
+        return f"uniform:{bounds}"
+    if name == "uniform" and dtype not in MAX_FLOATS and math.ceil(low) < math.ceil(high):
+        return f"randint:{math.ceil(low)}:{math.ceil(high)}"
+    return text
 
 
 def member_path(path: Sequence[MemberType]) -> str:

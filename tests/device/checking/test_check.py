@@ -1166,16 +1166,17 @@ def test_tools_can_be_selected_and_large_grids_are_sampled() -> None:
     assert 0 < report.verification.checked < report.verification.total
 
 
-def test_few_blocks_are_checked_where_each_does_much() -> None:
-    """A block of 20,000 turns is as much as the 512 that fit a chunk may do together."""
+@pytest.mark.parametrize("grid", [300, 2048])
+def test_few_blocks_are_checked_where_each_does_much(grid: int) -> None:
+    """Of blocks of 50,000 turns, 512 fit a chunk."""
     source = """k(const float* a, float* b, int n) {
   float sum = 0;
   for (int j = 0; j < n; j++) sum = sum * a[j] + a[j];
   b[blockIdx.x * 32 + threadIdx.x] = sum;
 }"""
-    n = 20_000
-    arguments = (floats("a", n), output("b", 2048 * 32), Scalar("n", "int32", n))
-    report = run(source, *arguments, grid=2048)
+    n = 50_000
+    arguments = (floats("a", n), output("b", grid * 32), Scalar("n", "int32", n))
+    report = run(source, *arguments, grid=grid)
     assert report.findings == ()
     assert 3 <= report.coverage.blocks_emulated <= 64
 

@@ -174,6 +174,13 @@ def test_errors_in_device_code_are_reported_and_not_removed(source, said):
     assert said in caught.value.log
 
 
+@pytest.mark.parametrize("call", ["__shfl(x, 3)", "__shfl_xor(x, 3)"])
+def test_a_function_that_cuda_removed_is_answered_with_its_successor(call):
+    source = f"__global__ void k(int* p) {{ int x = *p; *p = {call}; }}\n"
+    with pytest.raises(CompileError, match="call __shfl_sync and the like"):
+        compiler.compile_unit(TranslationUnit(source, "k.cu", HOPPER))
+
+
 def test_macros_in_user_headers_can_mark_device_code(tmp_path):
     (tmp_path / "macros.h").write_text("#define GPU_CODE __device__\n")
     source = '#include "macros.h"\nGPU_CODE int f() { return absent; }\nint main() { puts(0); }\n'
