@@ -64,6 +64,9 @@ MAX_LOOP_STEPS = 4000
 """The nodes that are evaluated in a loop before it counts as a long one."""
 MIN_LOOP_STEPS = 250
 """The same for a loop in others: each loop around it divides the nodes by four, down to this."""
+MAX_LAUNCHING_STEPS = 60_000
+"""Up to so many nodes, those of inner loops without launches do not count in a loop with some."""
+_LAUNCHING_FACTOR = 4  # of nodes, for a loop with launches
 MAX_LONG_PASSES = 4
 """The most passes of a long loop; of one three times as long, one pass."""
 
@@ -379,7 +382,8 @@ def _passes(
     afterwards. A pass that changes nothing, and launches what the pass before launched, is the last
     that is executed.
     """
-    mark, start = len(machine.log), machine.steps
+    mark, start, start_idle = len(machine.log), machine.steps, machine.idle_steps
+    launches_inside = machine.program.launches_inside(body)
     before: list[RecordedLaunch] = []
 
     def any_pass() -> ControlFlow | None:
@@ -414,7 +418,12 @@ def _passes(
             if update is not None:
                 machine.evaluate(machine, update)
             steps = machine.steps - start
+            if not launches_inside:
+                machine.idle_steps = start_idle + steps
+            elif steps < MAX_LAUNCHING_STEPS:
+                steps -= machine.idle_steps - start_idle
             most = max(MAX_LOOP_STEPS // 4 ** (machine.loops - 1), MIN_LOOP_STEPS)
+            most *= _LAUNCHING_FACTOR if launches_inside else 1
             passes = 1 if steps > 3 * most else MAX_LONG_PASSES
             is_long = steps > most and number_of_pass + 1 >= passes
             if truth is None or is_long:

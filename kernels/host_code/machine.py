@@ -214,6 +214,7 @@ class Machine:
     constants: dict[str, None] = field(default_factory=dict)
     time: int = 0
     steps: int = 0
+    idle_steps: int = 0  # of loops that launch nothing
     line: int = 0
     source_name: str = ""
     exploring: int = 0

@@ -234,6 +234,27 @@ int main() {
     assert launches(code) == ["k 16,1,1|128,1,1|0|16384 B,48 B,2048"]
 
 
+def test_long_loops_over_data_do_not_shorten_the_loop_that_launches() -> None:
+    code = (
+        KERNEL
+        + """
+void compare(const float* a, const float* b, int n) {
+  for (int i = 0; i < n; i++) if (a[i] - b[i] > 1e-3f || a[i] - b[i] < -1e-3f) printf("%d", i);
+}
+int main() {
+  int n = 1 << 20; float *a = (float*)malloc(4 * n), *b = (float*)malloc(4 * n);
+  for (int j = 0; j < 8; j++) {
+    k<<<j + 1, 64>>>(0, 0, n);
+    for (int i = 0; i < 9; i++) { compare(a, b, n); compare(b, a, n); }
+  }
+  k<<<9, 64>>>(0, 0, n);
+}
+"""
+    )
+    grids = [int(each.split()[1].split(",")[0]) for each in launches(code)]
+    assert grids == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+
+
 def test_conditions_of_the_preprocessor_and_headers() -> None:
     code = (
         '#include "size.h"\n#ifndef N\n#define N 64\n#endif\n#if MODE == 2 && defined(N)\n'
