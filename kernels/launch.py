@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -136,7 +137,7 @@ class StructureType:
             for inner in (member.structure.numbers if member.structure else ((),))
         )
 
-    @property
+    @cached_property  # members may share a structure, at many depths
     def has_pointers(self) -> bool:
         """Whether a member is a pointer, at any depth."""
         return any(
