@@ -168,11 +168,10 @@ class Counters(NamedCounters):
         global_atomic_slice_passes: Passes of global atomics in the slice of the L2 that they use
             most, one after the other: as many for a sector of a request as lanes have one address.
         global_atomic_float_passes: Passes in the sector that additions of floating point use most.
-        texture_requests: Global load requests that fetch from a texture.
-        texture_sectors: Sectors of these; for CUDA arrays by an assumed layout
-            (`device/texture_arrays.py`).
-        surface_requests: Global load and store requests that access a surface.
-        surface_sectors: Sectors of these, by the same layout.
+        texture_requests: Global load requests that fetch from a texture, one for 4 or 8 lanes.
+        texture_sectors: Sectors of these, of each request its own.
+        surface_requests: Global load and store instructions that access a surface, per warp.
+        surface_sectors: Sectors of these.
         flop_fp32: FLOPs executed by the FP32 pipe; one FMA is two.
         flop_fp64: FLOPs executed by the FP64 pipe.
         flop_fp16: FLOPs of `half` outside the tensor cores; one FMA of a `half2` is four. (Nsight

@@ -169,6 +169,8 @@ class View:
         address_modes: For x, y and z.
         normalized: Whether coordinates go from 0 to 1 instead of from 0 to the extent.
         normalized_float: Whether integers are read as floats, from 0 or -1 to 1.
+        linear_memory: Whether a texture shows linear memory, which `tex1Dfetch` reads; otherwise
+            the elements are in a CUDA array.
     """
 
     kind: Literal["texture", "surface"]
@@ -179,6 +181,7 @@ class View:
     address_modes: tuple[AddressMode, AddressMode, AddressMode] = ("clamp", "clamp", "clamp")
     normalized: bool = False
     normalized_float: bool = False
+    linear_memory: bool = False
 
     def extents(self, shape: tuple[int, ...]) -> Dim3:
         """The slices (depth or layers), height and width of an array; 1 where it has none."""

@@ -78,8 +78,8 @@ def offset(array: object, start: int) -> ArraySpecification:
 def texture(
     array: object,
     *,
-    filter: str = "point",  # noqa: A002 - CUDA's word
-    address: str | Sequence[str] = "clamp",
+    filter: str | None = None,  # noqa: A002 - CUDA's word
+    address: str | Sequence[str] | None = None,
     normalized: bool = False,
     normalized_float: bool = False,
     layered: bool = False,
@@ -94,9 +94,11 @@ def texture(
     Args:
         array: A NumPy array of the shape (width,), (height, width) or (depth, height, width), or
             an object that NumPy converts.
-        filter: `point` for the nearest element, `linear` to interpolate.
-        address: What is read outside: `clamp`, `wrap`, `mirror` or `border`; one for all
-            dimensions, or one each for x, y and z.
+        filter: `point` (the default) for the nearest element, `linear` to interpolate. One
+            dimension without a filter, address mode, layers and normalized coordinates is linear
+            memory, which `tex1Dfetch` reads; with one of these, it is a CUDA array for `tex1D`.
+        address: What is read outside: `clamp` (the default), `wrap`, `mirror` or `border`; one for
+            all dimensions, or one each for x, y and z.
         normalized: Whether coordinates go from 0 to 1 instead of from 0 to the extent.
         normalized_float: Whether integers are read as floats, from 0 or -1 to 1.
         layered: Whether the first extent counts layers.

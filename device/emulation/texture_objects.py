@@ -34,5 +34,6 @@ def object_bytes(buffer: Buffer, address: int) -> bytes:
         linear=view.linear,
         normalized=view.normalized,
         normalized_float=view.normalized_float,
+        linear_memory=view.linear_memory,
     )
     return b"".join(word.to_bytes(_WORD_BYTES, "little") for word in fields.words())

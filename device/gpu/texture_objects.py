@@ -106,7 +106,7 @@ class ObjectOnGpu:
         self._buffer, self._view, self._session = buffer, buffer.view, session
         self._array = None
         resource = _Resource()
-        if is_linear_memory(self._view):
+        if self._view.linear_memory:
             assert content is not None
             self._linear = session.array(content)
             resource.kind = _RESOURCE_LINEAR
@@ -172,12 +172,6 @@ class ObjectOnGpu:
         copy.height = copy.src_height = copy.dst_height = height
         copy.depth = slices
         return copy
-
-
-def is_linear_memory(view: View) -> bool:
-    """Whether a view shows linear memory: `tex1Dfetch` reads it, without filters and modes."""
-    plain = not (view.linear or view.normalized or set(view.address_modes) != {"clamp"})
-    return view.kind == "texture" and view.dimensions == 1 and not view.layered and plain
 
 
 def _allocate_array(buffer: Buffer) -> Any:

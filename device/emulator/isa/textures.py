@@ -6,8 +6,9 @@ coordinates into the array ("place"), and a load reads the texels. So the addres
 register like that of any other load. A surface is read and written by plain loads and stores.
 
 The rules are those of the CUDA C++ Programming Guide, "Texture Fetching", and of the PTX ISA,
-"Texture Instructions". Coordinates are scaled in double precision. For a linear filter they are
-rounded to the nearest 1/256 of an element, since weights have 8 bits of fraction.
+"Texture Instructions". What these leave open is as on an H200 (docs/results/README.md, "Textures"):
+normalized coordinates are rounded down to 2^-21 before they are scaled; for a linear filter, places
+are rounded to the nearest 1/256 of an element; a layer is an unsigned number.
 
 A place that no element has, such as that of an object of another kind, is one of `FAULTS`: an
 address where nothing is allocated.
@@ -47,6 +48,8 @@ FAULTS = {
     "wrong shape": _FAULT_BASE + 48,
     "wrong type": _FAULT_BASE + 64,
     "outside": _FAULT_BASE + 80,
+    "linear memory": _FAULT_BASE + 96,
+    "CUDA array": _FAULT_BASE + 112,
 }
 """Addresses that stand for a reason why there is no element; nothing is allocated there."""
 FAULT_TEXTS = {
@@ -55,6 +58,10 @@ FAULT_TEXTS = {
     FAULTS[
         "wrong shape"
     ]: "the object's array has other dimensions or layers than the kernel reads",
+    FAULTS["linear memory"]: "the object is linear memory, which tex1Dfetch alone reads: add an "
+    "option, such as :point, for a CUDA array",
+    FAULTS["CUDA array"]: "the object is a CUDA array, which tex1Dfetch does not read: leave out "
+    "the options of the texture for linear memory",
     FAULTS["wrong type"]: "the kernel reads the texture as another type than its elements have: "
     "integers are read as floats only with :normalized-float",
     FAULTS["outside"]: "outside the surface, which cudaBoundaryModeTrap does not allow",
@@ -87,6 +94,7 @@ class ObjectFields(NamedTuple):
         linear: Whether fetches interpolate.
         normalized: Whether coordinates are.
         normalized_float: Whether integers are read as floats up to 1.
+        linear_memory: Whether elements are not in groups.
     """
 
     address: int
@@ -105,6 +113,7 @@ class ObjectFields(NamedTuple):
     linear: bool
     normalized: bool
     normalized_float: bool
+    linear_memory: bool
 
     def words(self) -> list[int]:
         """The words of the object."""
@@ -118,6 +127,7 @@ class ObjectFields(NamedTuple):
             | self.dimensions << _DIMENSIONS
             | self.layered << _LAYERED
             | self.is_surface << _SURFACE
+            | self.linear_memory << _LINEAR_MEMORY
         )
         for axis, mode in enumerate(self.address_modes):
             flags |= mode << _MODES + 2 * axis
@@ -133,15 +143,19 @@ class ObjectFields(NamedTuple):
 
 
 _CHANNELS, _KIND, _NORMALIZED_FLOAT, _LINEAR, _NORMALIZED, _MODES = 2, 5, 7, 8, 9, 10
-_DIMENSIONS, _LAYERED, _SURFACE = 16, 18, 19
+_DIMENSIONS, _LAYERED, _SURFACE, _LINEAR_MEMORY = 16, 18, 19, 20
 _CLAMP, _WRAP, _MIRROR, _BORDER = range(4)
+_COORDINATE_UNIT = 2.0**-21
+"""To a multiple of this, normalized coordinates are rounded down."""
 
 # --- The recipe of a fetch ------------------------------------------------------------------------
 
 RECIPE_WEIGHTS, RECIPE_VALID, RECIPE_AXES, RECIPE_FORMAT, RECIPE_GATHER = 0, 24, 30, 32, 40
+RECIPE_LINEAR_MEMORY = 43
 """Where a recipe holds, from its lowest bit on: for x, y and z, the weight of the second element in
 1/256 (8 bits each), and whether the first and the second element exist (2 bits each); the axes that
-are interpolated; the lowest 8 bits of the object's flags; the channel that is gathered, from 1."""
+are interpolated; the lowest 8 bits of the object's flags; the channel that is gathered, from 1; and
+whether the array is linear memory."""
 FORMAT_CHANNELS, FORMAT_KIND, FORMAT_NORMALIZED_FLOAT = _CHANNELS, _KIND, _NORMALIZED_FLOAT
 """Where the format has the channels, the kind of numbers and the read mode; the binary logarithm of
 a number's bytes is in its 2 lowest bits."""
@@ -174,7 +188,7 @@ class _Object:
 
     def distances(self, x_bytes: Value, y: Value, z: Value) -> tuple[Value, Value, Value]:
         """Bytes from the array's start that each coordinate gives: `device/texture_arrays.py`."""
-        grouped = self.flag(_DIMENSIONS, 2) > 1
+        grouped = self.flag(_LINEAR_MEMORY) == 0
         x = (x_bytes >> 6) * 512 + ((x_bytes >> 5 & 1) << 8) + ((x_bytes >> 4 & 1) << 5)
         row = (y >> 3) * self.row_bytes.to(S64) + ((y >> 1 & 3) << 6) + ((y & 1) << 4)
         return (
@@ -216,17 +230,17 @@ def _place_on_axis(
     mode, normalized = item.flag(_MODES + 2 * axis, 2), item.has(_NORMALIZED)
     given = coordinate.to(F64)
     given = where(given.is_nan, 0.0, given)
-    inside = given - given.call("llvm.floor")
-    half = given * 0.5
-    turn = given - half.call("llvm.floor") * 2.0
-    mirrored = where(turn > 1.0, 2.0 - turn, turn)
-    folded = where(mode == _WRAP, inside, where(mode == _MIRROR, mirrored, given))
-    size = extent.to(F64)
     # Wrapping and mirroring need normalized coordinates; without, these modes clamp.
-    scaled = where(normalized, folded * size, given)
-    scaled = where(scaled.is_nan, 0.0, scaled)
+    folds = normalized & ((mode == _WRAP) | (mode == _MIRROR))
+    period = (given * 0.5).call("llvm.floor") * 2.0  # two copies, of which one is mirrored
+    given = where(folds, given - period, given)
+    given = where(given.is_nan, 0.0, given)  # of infinite coordinates
+    stepped = (given * (1 / _COORDINATE_UNIT)).call("llvm.floor") * _COORDINATE_UNIT
+    size = extent.to(F64)
+    scaled = where(normalized, stepped * size, given)
     scaled = where(scaled < -4.0, -4.0, scaled)
-    scaled = where(scaled > size + 4.0, size + 4.0, scaled)
+    most = size * 2.0 + 4.0
+    scaled = where(scaled > most, most, scaled)
     rounded = ((scaled - 0.5) * 256.0 + 0.5).call("llvm.floor").to(S64)
     nearest = scaled.call("llvm.floor").to(S64)
     first = where(interpolates, rounded >> 8, nearest)
@@ -234,10 +248,14 @@ def _place_on_axis(
 
     def element(number: Value) -> tuple[Value, Value]:
         """An element's number in the array, and whether it exists."""
-        around = where(number < 0, number + extent, number)
-        around = where(around < extent, around, around - extent)
         exists = (mode != _BORDER) | (number >= 0) & (number < extent)
-        return _clamped(where(normalized & (mode == _WRAP), around, number), extent), exists
+        twice = extent + extent
+        inside = where(number < 0, number + twice, number)
+        inside = where(inside < twice, inside, inside - twice)
+        wrapped = where(inside < extent, inside, inside - extent)
+        mirrored = where(inside < extent, inside, twice - 1 - inside)
+        folded = where(mode == _WRAP, wrapped, mirrored)
+        return _clamped(where(folds, folded, number), extent), exists
 
     (one, has_one), (two, has_two) = element(first), element(first + 1)
     return _AxisPlace(one, two, weight, has_one, has_two)
@@ -252,8 +270,8 @@ def _place_of_integer(coordinate: Value, extent: Value) -> _AxisPlace:
 
 
 def _layer(layer: Value, layers: Value) -> _AxisPlace:
-    """The place of a layer: the nearest one that exists."""
-    place = _clamped(layer.to(S64), layers)
+    """The place of a layer, an unsigned number: the last one takes the place of those behind it."""
+    place = _clamped(layer.to(U32).to(S64), layers)
     always = (place < 0) | (place >= 0)
     return _AxisPlace(place, place, place.constant(0), always, always)
 
@@ -297,13 +315,23 @@ def place_texels(shape: str, of: str, channel: str, to: str, *sources: Value) ->
     first = item.distances(x.first << shift, y.first, z.first)
     second = item.distances(x.second << shift, y.second, z.second)
     fault = item.fault(dimensions, layered, False, is_right_type)
+    is_linear = item.flag(_LINEAR_MEMORY)
+    unreadable = is_linear == 0 if of == "s32" else is_linear != 0
+    reason = FAULTS["CUDA array" if of == "s32" else "linear memory"]
+    fault = where((fault == 0) & unreadable, reason, fault)
     address = item.address + (first[0] + first[1] + first[2]).to(U64)
-    recipe = (item.flags & 0xFF) << RECIPE_FORMAT | where(
-        interpolates, item.flags.constant(dimensions), 0
-    ) << RECIPE_AXES
+    recipe = (
+        is_linear << RECIPE_LINEAR_MEMORY
+        | (item.flags & 0xFF) << RECIPE_FORMAT
+        | where(interpolates, item.flags.constant(dimensions), 0) << RECIPE_AXES
+    )
     for axis, place in enumerate(places):
         recipe = recipe | place.weight.to(U64) << RECIPE_WEIGHTS + 8 * axis
-        for number, exists in enumerate((place.is_first_valid, place.is_second_valid)):
+        # A fetch does not read what has no weight; a gather does.
+        has_second = place.is_second_valid
+        if not gathered:
+            has_second = has_second & (place.weight != 0)
+        for number, exists in enumerate((place.is_first_valid, has_second)):
             recipe = recipe | exists.to(U64) << RECIPE_VALID + 2 * axis + number
     recipe = recipe | (gathered << RECIPE_GATHER)
     steps = (after - before for before, after in zip(first, second, strict=True))

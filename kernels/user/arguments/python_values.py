@@ -191,8 +191,8 @@ def offset_argument(array: Any, start: Any) -> ArraySpecification:
 def texture_argument(
     array: Any,
     *,
-    filter: str,  # noqa: A002 - CUDA's word
-    address: str | Sequence[str],
+    filter: str | None,  # noqa: A002 - CUDA's word
+    address: str | Sequence[str] | None,
     normalized: bool,
     normalized_float: bool,
     layered: bool,
@@ -203,15 +203,12 @@ def texture_argument(
     Raises:
         UsageError: There is no such texture.
     """
-    if filter not in FILTERS:
+    if filter not in (None, *FILTERS):
         raise UsageError(f"filter is {filter!r}: use {' or '.join(FILTERS)}")
-    modes = address if isinstance(address, str) else ",".join(map(str, address))
+    modes = address if address is None or isinstance(address, str) else ",".join(map(str, address))
     flags = {"normalized": normalized, "normalized-float": normalized_float, "layered": layered}
-    options = [filter, modes, *(word for word, is_set in flags.items() if is_set)]
-    if filter == "point":
-        options.remove("point")
-    if modes == "clamp":
-        options.remove("clamp")
+    options = [word for word in (filter, modes) if word is not None]
+    options += [word for word, is_set in flags.items() if is_set]
     return _view_argument(array_argument(array, "in"), "texture", channels, options)
 
 

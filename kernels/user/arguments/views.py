@@ -19,9 +19,11 @@ ELEMENT_DTYPES = ("f32", "f16", "i8", "u8", "i16", "u16", "i32", "u32")
 CHANNELS = 1, 2, 4
 """How many numbers an element has (`cudaChannelFormatDesc`)."""
 
-MAX_EXTENTS = {1: 2**27, 2: 131_072, 3: 16_384}
+MAX_EXTENTS = {1: 131_072, 2: 131_072, 3: 16_384}
 """The most elements along each dimension that any GPU takes, by the number of dimensions: CUDA C++
-Programming Guide, "Technical Specifications per Compute Capability"; that of 1 is linear memory."""
+Programming Guide, "Technical Specifications per Compute Capability"."""
+MAX_LINEAR_ELEMENTS = 2**27
+"""As `MAX_EXTENTS`, of linear memory."""
 
 FILTERS = ("point", "linear")
 """How a fetch reads: the nearest element, or an interpolation."""
@@ -125,6 +127,7 @@ def make_view(
         address_modes=_address_modes(text, words, dimensions),
         normalized="normalized" in words,
         normalized_float="normalized-float" in words,
+        linear_memory=kind == "texture" and extents == 1 and not {*words} - {"normalized-float"},
     )
 
 
@@ -148,7 +151,8 @@ def check_view(text: str, view: View, dtype: str, shape: Sequence[int]) -> None:
         raise UsageError(
             f"{text!r}: {min(folded)} needs normalized coordinates: add :normalized, or use clamp"
         )
-    most, extents = MAX_EXTENTS[view.dimensions], view.extents(tuple(shape))
+    extents = view.extents(tuple(shape))
+    most = MAX_LINEAR_ELEMENTS if view.linear_memory else MAX_EXTENTS[view.dimensions]
     if max(extents) > most:
         raise UsageError(
             f"{text!r} has {max(extents)} elements along a dimension: at most {most} where "

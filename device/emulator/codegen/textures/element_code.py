@@ -1,7 +1,8 @@
 """The runtime's elements of textures: reads, conversion and interpolation.
 
-The interpolation is that of the CUDA C++ Programming Guide, "Linear Filtering", in double
-precision. Recipes are those of `isa/textures.py`.
+The interpolation is that of the CUDA C++ Programming Guide, "Linear Filtering". Weights are
+multiples of 1/256, also those of elements in 2 and 3 dimensions; sums are in double precision.
+Recipes are those of `isa/textures.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from memlab.device.emulator.isa.textures import (
 from memlab.device.emulator.isa.values import F16, F32
 from memlab.device.properties import WARP_SIZE
 
-_WEIGHT_UNIT = 2.0**-24  # of a product of three weights in 1/256
+_WEIGHT_UNIT = 2.0**-8
 _UNSIGNED, _SIGNED, _FLOAT = range(3)
 
 HalfFloat, Single = Annotated[float, F16], Annotated[float, F32]
@@ -79,12 +80,23 @@ def read_element(
 
 @compiled
 def corner_weight(recipe: int, corner: int) -> float:
-    """The weight of an element: a product of weights along the axes, in 1/256 each."""
-    product = 1
-    for axis in (0, 1, 2):
-        second = recipe >> RECIPE_WEIGHTS + 8 * axis & 255
-        product = product * (second if corner >> axis & 1 else 256 - second)
-    return float(product) * _WEIGHT_UNIT
+    """The weight of an element.
+
+    A weight of 256 is split along z, x and y, rounded to whole numbers each time. In 1 and 2
+    dimensions this gives the weights of an H200; in 3 it differs by 1/256 in a tenth of the
+    fetches there (docs/results/README.md, "Textures").
+    """
+    x, y, z = axis_weight(recipe, 0), axis_weight(recipe, 1), axis_weight(recipe, 2)
+    slice_weight = z if corner >> 2 & 1 else 256 - z
+    right = slice_weight * x + 128 >> 8
+    column = right if corner & 1 else slice_weight - right
+    above = column * y + (128 if corner & 1 else 127) >> 8
+    return float(above if corner >> 1 & 1 else column - above) * _WEIGHT_UNIT
+
+
+def axis_weight(recipe: int, axis: int) -> int:
+    """The weight of the second element along an axis, in 1/256."""
+    return recipe >> RECIPE_WEIGHTS + 8 * axis & 255
 
 
 @compiled

@@ -2,6 +2,11 @@
 
 The instruction before a fetch has computed the address of the first element, the bytes to the
 others, and a recipe: see `isa/textures.py`.
+
+A warp makes a request for every 4 lanes, or for every 8 where it reads elements of at most 8 bytes
+from linear memory. The sectors of a request are counted once, at least one; a linear filter in 3
+dimensions counts them for every 2 lanes. A wavefront is a line of 128 bytes. So counts Nsight
+Compute on an H200 (docs/results/README.md, "Textures").
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from memlab.device.emulator.codegen.textures.element_code import (
 )
 from memlab.device.emulator.codegen.trace_code import trace_sectors
 from memlab.device.emulator.codegen.use_code import note_use
-from memlab.device.emulator.isa.textures import CHANNELS, RECIPE_AXES
+from memlab.device.emulator.isa.textures import CHANNELS, RECIPE_AXES, RECIPE_LINEAR_MEMORY
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 
 _AXES = 3
@@ -57,74 +62,89 @@ def fetch(
     fill_bytes(results, 4 * CHANNELS * WARP_SIZE)
     places = field_pointer(record, "address", int)
     addresses, offsets = room(int, _CORNERS * WARP_SIZE), room(int, _CORNERS)
-    found, moved, size = 0, 0, 0
-    for lane in set_bits(mask):
-        recipe, first = sources[_AXES * WARP_SIZE + lane], places[lane]
-        index = find_array(context, first)
-        if index < 0:
-            note_fault(context, site, GLOBAL, 1 << lane, places, warp)
-            return 1
-        note_use(context, site, index)
-        size = element_bytes(recipe)
-        corners = 1 << (recipe >> RECIPE_AXES & 3)
-        for corner in range(corners):
-            offset = 0
-            for axis in (0, 1, 2):
-                if corner >> axis & 1:
-                    offset += sources[axis * WARP_SIZE + lane]
-            offsets[corner] = offset
-            address = first + offset
-            array = context.arrays[index]
-            if address < array.start or address + size > array.end or address & (size - 1):
-                places[lane] = address if address < array.start else array.end
+    sectors = room(int, _CORNERS * WARP_SIZE)
+    # A warp whose lanes fetch from textures of several kinds is rare: the first stands for all.
+    recipe, first = sources[_AXES * WARP_SIZE + lowest_bit(mask)], places[lowest_bit(mask)]
+    size, run = element_bytes(recipe), sharing_lanes(recipe)
+    found, moved, total, lines, start = 0, 0, 0, 0, 0
+    while start < WARP_SIZE:
+        part = mask & (((1 << run) - 1) << start)
+        begin = found
+        for lane in set_bits(part):
+            recipe = sources[_AXES * WARP_SIZE + lane]
+            index = find_array(context, places[lane])
+            if index < 0:
                 note_fault(context, site, GLOBAL, 1 << lane, places, warp)
                 return 1
-            if is_valid(recipe, corner):
-                addresses[found] = address
-                found += 1
-                moved += size
-        start = context.segments[GLOBAL].base + first
-        read_element(start, offsets, recipe, corners, results + lane)
-    # A warp whose lanes fetch from textures of several types is rare: the last size stands for all.
-    distinct = sort_distinct(addresses, found)
-    for number in range(distinct):
-        addresses[number] = addresses[number] >> _SECTOR_SHIFT
-    used, first = distinct * size, places[lowest_bit(mask)]
-    count_fetch(context, site, warp, addresses, distinct, moved, used, first)
+            note_use(context, site, index)
+            corners = 1 << (recipe >> RECIPE_AXES & 3)
+            for corner in range(corners):
+                offset = 0
+                for axis in (0, 1, 2):
+                    if corner >> axis & 1:
+                        offset += sources[axis * WARP_SIZE + lane]
+                offsets[corner] = offset
+                address = places[lane] + offset
+                array = context.arrays[index]
+                if address < array.start or address + size > array.end or address & (size - 1):
+                    places[lane] = address if address < array.start else array.end
+                    note_fault(context, site, GLOBAL, 1 << lane, places, warp)
+                    return 1
+                if is_valid(recipe, corner):
+                    addresses[found] = address
+                    sectors[found - begin] = address >> _SECTOR_SHIFT
+                    found += 1
+                    moved += size
+            base = context.segments[GLOBAL].base + places[lane]
+            read_element(base, offsets, recipe, corners, results + lane)
+        if found > begin:
+            distinct = sort_distinct(sectors, found - begin)
+            total += distinct
+            lines += count_lines(sectors, distinct)
+            if unlikely(context.events):
+                trace_sectors(context, site, warp, first, sectors, distinct)
+        start += run
+    requests = count_requests(mask, 4 if run == 2 else run)
+    total = max(total, requests)
+    used = sort_distinct(addresses, found) * size
+    add_cost(context, site, fetch_cost(requests, total, lines, moved, used))
     return 0
 
 
-@compiled(inline=False)
-def count_fetch(
-    context: Context,
-    site: Site,
-    warp: int,
-    sectors: Pointer[int],
-    found: int,
-    moved: int,
-    used: int,
-    first: int,
-) -> None:
-    """Count a fetch by its distinct sectors, and record them.
-
-    `sectors` are ascending; `moved` are the bytes of all lanes, `used` those of distinct elements;
-    `first` is the address of the first active lane.
-    """
-    distinct = keep_distinct(sectors, found)
-    lines, line = 0, -1
-    for number in range(distinct):
-        if sectors[number] // _LINE_SECTORS != line:
-            line = sectors[number] // _LINE_SECTORS
-            lines += 1
-    add_cost(context, site, fetch_cost(distinct, lines, moved, used))
-    if unlikely(context.events):
-        trace_sectors(context, site, warp, first, sectors, distinct)
+@compiled
+def sharing_lanes(recipe: int) -> int:
+    """The neighbouring lanes whose sectors are counted once."""
+    if recipe >> RECIPE_LINEAR_MEMORY & 1 and element_bytes(recipe) <= 8:
+        return 8
+    return 2 if recipe >> RECIPE_AXES & 3 == _AXES else 4
 
 
 @compiled
-def fetch_cost(distinct: int, lines: int, moved: int, used: int) -> Cost:
+def count_requests(mask: int, lanes: int) -> int:
+    """The requests of a mask, one for each group of lanes with an active one."""
+    requests, start = 0, 0
+    while start < WARP_SIZE:
+        if mask >> start & ((1 << lanes) - 1):
+            requests += 1
+        start += lanes
+    return requests
+
+
+@compiled(inline=False)
+def count_lines(sectors: Pointer[int], count: int) -> int:
+    """The lines of ascending sectors."""
+    lines, line = 0, -1
+    for number in range(count):
+        if sectors[number] // _LINE_SECTORS != line:
+            line = sectors[number] // _LINE_SECTORS
+            lines += 1
+    return lines
+
+
+@compiled
+def fetch_cost(requests: int, sectors: int, lines: int, moved: int, used: int) -> Cost:
     """The counts of a fetch."""
-    return cost_of(requests=1, sectors=distinct, wavefronts=lines, bytes=moved, used=used)
+    return cost_of(requests=requests, sectors=sectors, wavefronts=lines, bytes=moved, used=used)
 
 
 @compiled(inline=False)
