@@ -58,3 +58,10 @@ def test_a_pass_that_is_only_tried_launches_nothing() -> None:
 def test_vectors_that_grow(body: str, nbytes: str) -> None:
     (found,) = launches(main(f"{body} k<<<1, 1>>>(thrust::raw_pointer_cast(v.data()), x, 0);"))
     assert found.split("|")[3].split(",")[0] == nbytes
+
+
+def test_each_pass_of_a_long_loop_may_launch_another_kernel() -> None:
+    work = " ".join(f"for (int {i} = 0; {i} < 999; {i}++)" for i in "abc") + " h[a] = b * c;"
+    body = f"for (int s = 0; s < 8; s++) {{ {work} k<<<s + 1, 1>>>(y, x, 0); }}"
+    found = [each.split(",")[0] for each in launches(main(f"int h[64]; {body}"))]
+    assert found == [f"k {n}" for n in range(1, 9)]
