@@ -39,6 +39,11 @@ _ADVICE_BY_MESSAGE = (
         "with 0xffffffff before the other arguments for all lanes of a warp",
     ),
     (
+        r'identifier "(\w+)" is undefined\n.*\btex[123]D\w*\(\s*\1\b|\btexture is not a template',
+        "CUDA 12 removed texture references, texture<...>: give the kernel a cudaTextureObject_t "
+        "in place of each",
+    ),
+    (
         r'"std" has no member',
         "put the #include that declares it before it, or use libcu++, cuda::std in <cuda/std/...>",
     ),

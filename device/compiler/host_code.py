@@ -39,8 +39,9 @@ _STD_MEMBER = re.compile(
     r"^using (?:cuda::std)?::(\w+);|^__host__ __device__ constexpr [\w& ]+?(\w+)\(", re.M
 )
 
-MAX_PASSES = 10
-"""Compilations at most: other host code may use the removed code, which the next pass reports."""
+MAX_PASSES = 40
+"""Compilations at most: other host code may use the removed code, which the next pass reports. Of
+names before `::` that are unknown, the compilers report one at a time."""
 
 _TOKEN = re.compile(
     r"""(?P<comment>//(?:[^\\\n]|\\.)*+|/\*.*?(?:\*/|\Z))

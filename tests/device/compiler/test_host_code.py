@@ -181,6 +181,15 @@ def test_a_function_that_cuda_removed_is_answered_with_its_successor(call):
         compiler.compile_unit(TranslationUnit(source, "k.cu", HOPPER))
 
 
+def test_texture_references_are_answered_with_texture_objects():
+    source = (
+        "texture<float, 1, cudaReadModeElementType> table;\n"
+        "__global__ void k(float* p) { *p = tex1Dfetch(table, 3); }\n"
+    )
+    with pytest.raises(CompileError, match="give the kernel a cudaTextureObject_t"):
+        compiler.compile_unit(TranslationUnit(source, "k.cu", HOPPER))
+
+
 def test_macros_in_user_headers_can_mark_device_code(tmp_path):
     (tmp_path / "macros.h").write_text("#define GPU_CODE __device__\n")
     source = '#include "macros.h"\nGPU_CODE int f() { return absent; }\nint main() { puts(0); }\n'
@@ -384,3 +393,12 @@ def test_an_extension_of_pytorch_compiles_without_its_headers(without_nvcc):
     assert not output.left_out
     assert output.ptx.count("shfl.sync.bfly.b32") == 5
     assert "add.f32" in output.ptx  # the sum of half numbers is a float
+
+
+def test_functions_whose_errors_the_compiler_reports_one_at_a_time_are_all_left_out(without_nvcc):
+    """A compiler stops at the first function with an unknown name before `::`."""
+    functions = "".join(f"void run{i}(torch::Tensor x) {{ x.size({i}); }}\n" for i in range(14))
+    kernel = "__global__ void scale(float* x) { x[threadIdx.x] *= 2.f; }\n"
+    source = f"#include <torch/extension.h>\n{kernel}{functions}"
+    output = compiler.compile_unit(TranslationUnit(source, "k.cu", HOPPER, name_expression="scale"))
+    assert "mul.f32" in output.ptx or "add.f32" in output.ptx
