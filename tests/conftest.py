@@ -190,13 +190,15 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def arrays(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The arrays that the last fully executed emulated launch read and wrote, by name."""
+    """The inputs of the last emulated launch, and its outputs with references, by name."""
     seen: dict[str, Any] = {}
     verify = execution.verify
 
     def spy(launch: Launch, inputs: Any, found: Any) -> Any:
         written = {
-            each.name: found[each.name].values.reshape(each.shape).copy() for each in launch.outputs
+            each.name: found[each.name].values.reshape(each.shape).copy()
+            for each in launch.outputs
+            if each.name in found
         }
         seen.update({**inputs, **written})
         return verify(launch, inputs, found)

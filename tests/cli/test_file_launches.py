@@ -259,7 +259,7 @@ def test_given_symbols_choose_among_launches_that_are_told(
         run = json.loads(printed.out)
         assert run["kernel"] == f"chosen.cu:scale<{width}>"
         assert run["parameters"]["block"] == str(width)
-        assert run["parameters"]["args"] == f"out:f32[{3 * width}] i32={width}"
+        assert run["parameters"]["args"] == f"inout:f32[{3 * width}] i32={width}"
     words = ["--set", "rows=3", "--set", "width=32"]
     assert main(["run", "chosen.cu:scale<32>", *words]) == 0
     assert "--grid rows --block width" in capsys.readouterr().err  # where they decide nothing

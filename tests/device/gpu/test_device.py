@@ -447,5 +447,5 @@ def test_the_identity_of_a_gpu_is_written_as_nvidia_smi_does(
         if name == "cuDeviceGetUuid_v2":
             ctypes.memmove(arguments[0], bytes(range(16)), 16)
 
-    monkeypatch.setattr(libcuda, "_call_driver", call)
+    monkeypatch.setattr(libcuda, "call_driver", call)
     assert libcuda.gpu_uuid(0) == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
