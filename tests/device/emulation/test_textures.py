@@ -411,6 +411,29 @@ def test_bytes_of_a_fetch_are_those_of_the_elements_that_it_needs() -> None:
         assert counters.requested_load_bytes == 4 * moved
 
 
+def test_lanes_of_a_warp_fetch_from_textures_of_several_kinds() -> None:
+    kernel = memlab.source(
+        "__global__ void k(cudaTextureObject_t a, cudaTextureObject_t b, float *out) {\n"
+        "  int i = threadIdx.x;\n"
+        "  out[i] = tex2D<float>(i % 2 ? a : b, i / 2 + 0.5f, 0.5f);\n}"
+    )
+    generator = np.random.default_rng(5)
+    bytes_ = generator.integers(0, 256, (3, 16), np.uint8)
+    floats = generator.random((3, 16, 4), np.float32)
+    textures = (
+        memlab.texture(bytes_, normalized_float=True),
+        memlab.texture(floats, channels=4),
+    )
+    for first, second in (textures, textures[::-1]):
+        arguments = [first, second, memlab.out(32, "f32")]
+        result = memlab.run(kernel, grid=1, block=32, args=arguments)
+        pairs = (bytes_[0] / 255, floats[0, :, 0])
+        odd, even = pairs if first is textures[0] else pairs[::-1]
+        expected = np.stack([even, odd], axis=1).ravel()
+        np.testing.assert_allclose(result.outputs["out"], expected, rtol=1e-6)
+        assert result.measurement.counters.requested_load_bytes == 16 * (1 + 16)
+
+
 @pytest.mark.parametrize(
     ("statement", "message"),
     [

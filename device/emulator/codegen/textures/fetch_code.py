@@ -63,9 +63,10 @@ def fetch(
     places = field_pointer(record, "address", int)
     addresses, offsets = room(int, _CORNERS * WARP_SIZE), room(int, _CORNERS)
     sectors = room(int, _CORNERS * WARP_SIZE)
-    # A warp whose lanes fetch from textures of several kinds is rare: the first stands for all.
+    # A warp whose lanes fetch from textures of several kinds is rare: the first one's kind tells
+    # which lanes share a request, and the size of the elements that are used.
     recipe, first = sources[_AXES * WARP_SIZE + lowest_bit(mask)], places[lowest_bit(mask)]
-    size, run = element_bytes(recipe), sharing_lanes(recipe)
+    used_size, run = element_bytes(recipe), sharing_lanes(recipe)
     found, moved, total, lines, start = 0, 0, 0, 0, 0
     while start < WARP_SIZE:
         part = mask & (((1 << run) - 1) << start)
@@ -77,7 +78,7 @@ def fetch(
                 note_fault(context, site, GLOBAL, 1 << lane, places, warp)
                 return 1
             note_use(context, site, index)
-            corners = 1 << (recipe >> RECIPE_AXES & 3)
+            corners, size = 1 << (recipe >> RECIPE_AXES & 3), element_bytes(recipe)
             for corner in range(corners):
                 offset = 0
                 for axis in (0, 1, 2):
@@ -106,7 +107,7 @@ def fetch(
         start += run
     requests = count_requests(mask, 4 if run == 2 else run)
     total = max(total, requests)
-    used = sort_distinct(addresses, found) * size
+    used = sort_distinct(addresses, found) * used_size
     add_cost(context, site, fetch_cost(requests, total, lines, moved, used))
     return 0
 
