@@ -15,6 +15,7 @@ import numpy as np
 from memlab.device.gpu import driver as gpu_driver
 from memlab.device.gpu import libcuda
 from memlab.device.inputs import POISON_BYTE
+from memlab.errors import DeviceError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -122,19 +123,7 @@ class ObjectOnGpu:
                 self.copy_from(np.ascontiguousarray(content))
             resource.kind = _RESOURCE_ARRAY
             resource.of.array = self._array.handle
-        handle = ctypes.c_uint64()
-        if self._view.kind == "surface":
-            libcuda.call_driver("cuSurfObjectCreate", ctypes.byref(handle), ctypes.byref(resource))
-        else:
-            sampling = _sampling(self._view, buffer.dtype)
-            libcuda.call_driver(
-                "cuTexObjectCreate",
-                ctypes.byref(handle),
-                ctypes.byref(resource),
-                ctypes.byref(sampling),
-                None,
-            )
-        self._handle = handle.value
+        self._handle = _create_object(resource, buffer)
 
     def __int__(self) -> int:
         return self._handle
@@ -187,6 +176,27 @@ def _allocate_array(buffer: Buffer) -> Any:
     shape.num_channels = view.channels
     shape.flags = _LAYERED * view.layered | _SURFACE_ACCESS * (view.kind == "surface")
     return driver.Array(shape)
+
+
+def _create_object(resource: _Resource, buffer: Buffer) -> int:
+    """Make an object; returns its handle."""
+    assert buffer.view is not None
+    handle = ctypes.c_uint64()
+    name = "cuSurfObjectCreate"
+    arguments: list[object] = [ctypes.byref(handle), ctypes.byref(resource)]
+    if buffer.view.kind == "texture":
+        name = "cuTexObjectCreate"
+        arguments += [ctypes.byref(_sampling(buffer.view, buffer.dtype)), None]
+    try:
+        libcuda.call_driver(name, *arguments)
+    except DeviceError as error:
+        extents = ", ".join(map(str, buffer.shape))
+        raise DeviceError(
+            f"the driver makes no {buffer.view.kind} for {buffer.name}, {buffer.dtype} of the "
+            f"shape ({extents}): {name} gives {error}; compare its extents with those of 'memlab "
+            f"devicequery', or {gpu_driver.USE_EMULATOR_STEP}"
+        ) from error
+    return handle.value
 
 
 def _sampling(view: View, dtype: str) -> _Sampling:
