@@ -76,9 +76,9 @@ def compile_source(unit: TranslationUnit, included: IncludedHeaders) -> Compiler
         # This kernel may need what another one was compiled without.
         with suppress(CompileError):
             return _output(compiler, unit, included, *_reduce(compiler, unit, included, known))
-    compiler = _nvrtc()
-    answer, reduction = _reduce(compiler, unit, included, Reduction(unit.source))
+    compiler, reduction = _nvrtc(), Reduction(unit.source)
     try:
+        answer, reduction = _reduce(compiler, unit, included, reduction)
         return _output(compiler, unit, included, answer, reduction)
     except CompileError as error:
         refused = error

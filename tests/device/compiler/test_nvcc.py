@@ -44,7 +44,11 @@ __global__ void sum(const Pair* pairs, float* out, int n) {
 }
 }
 """
-HOST_ONLY = "#include <vector>\n#include <concepts>\nstd::vector<float> kept;\n" + KERNELS
+HOST_ONLY = (
+    "#include <vector>\nusing Element = std::vector<float>::value_type;\n"
+    + KERNELS.replace("fill(float*", "fill(Element*")
+)
+"""Its kernel needs a header of the host, so leaving out host code does not help NVRTC."""
 
 
 def compiled_by_nvcc(unit, included=None):
