@@ -375,11 +375,16 @@ def _folders_below(
 def _header_files(root: str) -> dict[str, list[Path]] | None:
     """The files below a folder, by their name; None if there are too many.
 
-    Links to folders are not followed.
+    Links to folders are not followed. Hidden folders and virtual environments are left out: their
+    headers are not the project's.
     """
     files: dict[str, list[Path]] = {}
     count = 0
-    for folder, _, names in os.walk(root):
+    for folder, below, names in os.walk(root):
+        if "pyvenv.cfg" in names:
+            below.clear()
+            continue
+        below[:] = [name for name in below if not name.startswith(".")]
         count += len(names)
         if count > MAX_PROJECT_FILES:
             return None

@@ -208,6 +208,19 @@ def test_missing_headers_are_looked_for_below_the_root_nearest_first(tmp_path):
     assert absent == ("value.h",)  # two are as near
 
 
+def test_hidden_folders_and_virtual_environments_below_the_root_are_not_searched(tmp_path):
+    for folder in (".hidden/deep", "environment/include"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "value.h").write_text("")
+    source, options = '#include "value.h"\n', (f"--root={tmp_path}",)
+    name = str(tmp_path / "k.cu")
+    assert headers.find_headers(source, name, options).absent == ()
+    (tmp_path / "environment/pyvenv.cfg").write_text("")
+    assert headers.find_headers(source, name, options).absent == ("value.h",)
+    (tmp_path / ".hidden").rename(tmp_path / "shown")
+    assert headers.find_headers(source, name, options).absent == ()
+
+
 @pytest.mark.parametrize("entry", ["folder", "file of a worktree"])
 def test_the_git_repository_of_a_source_is_its_project(tmp_path, monkeypatch, entry):
     (tmp_path / "project/src").mkdir(parents=True)
