@@ -137,6 +137,21 @@ def compute_occupancy(properties: DeviceProperties, block: BlockRequirements) ->
     )
 
 
+def check_all_resident(launch: Launch, properties: DeviceProperties, resident: Occupancy) -> None:
+    """Refuse a grid whose blocks wait for each other, and are not all resident at once.
+
+    Raises:
+        UsageError: The device holds fewer blocks than the grid has.
+    """
+    most = resident.blocks_per_sm * (properties.multiprocessor_count or 0)
+    if launch.blocks > most:
+        raise UsageError(
+            f"the blocks of {launch.kernel} wait for the whole grid, so all must be resident: "
+            f"{properties.name} holds at most {most} of them, got {launch.blocks}: use --grid "
+            f"{most}, and let each thread do the work of several"
+        )
+
+
 def block_allocation(properties: DeviceProperties, block: BlockRequirements) -> BlockAllocation:
     """Round the requirements of a block up to hardware units, and predict the carve-out.
 

@@ -14,7 +14,7 @@ from memlab.device.checking.check import check_launch
 from memlab.device.checking.findings import TOOLS
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.devices import open_device
-from memlab.device.emulation.device import Emulation, count_launch, emulate
+from memlab.device.emulation.device import Emulation, count_launch, emulate, resident_blocks
 from memlab.device.machine_code.listing import MachineListing
 from memlab.device.occupancy_curves import register_budget
 from memlab.device.tracing.trace import trace_launch
@@ -272,9 +272,11 @@ def check_prepared(prepared: PreparedLaunch, tools: Sequence[Tool] = TOOLS) -> C
     for tool in tools:
         if tool not in TOOLS:
             raise UsageError(f"there is no tool {tool!r}: {suggest_nearest(str(tool), TOOLS)}")
+    compiled = prepared.compile()
+    resident_blocks(prepared.launch, compiled, prepared.properties)  # refuses what cannot run
     return check_launch(
         prepared.launch,
-        prepared.compile(),
+        compiled,
         prepared.device_summary,
         prepared.seed,
         tools,
@@ -340,9 +342,11 @@ def trace(
         memory_bytes=memory_bytes,
         progress=progress,
     )
+    compiled = prepared.compile()
+    resident_blocks(prepared.launch, compiled, prepared.properties)  # refuses what cannot run
     return trace_launch(
         prepared.launch,
-        prepared.compile(),
+        compiled,
         block,
         thread,
         prepared.properties.name,

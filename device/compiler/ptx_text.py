@@ -38,6 +38,7 @@ _VARIABLE = re.compile(
 )
 _BITS = re.compile(r"(?:[busf]|bf)(8|16|32|64|128)")
 _BLOCK = re.compile(r"\.(maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
+_GRID_WORKSPACE_REGISTERS = ("%envreg1", "%envreg2")  # which only a cooperative launch sets
 _BRACE, _WORD = re.compile(r"[{}]"), re.compile(r"[\w$%]+")
 _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+"([^"\n]*)"', re.M)
 _PLACE = re.compile(r"^[ \t]*\.loc[ \t]+(\d+)[ \t]+(\d{1,9})", re.M)
@@ -296,6 +297,11 @@ def reachable_names(ptx: str, entry: str) -> frozenset[str]:
         waiting = named - found
         found |= named
     return found
+
+
+def waits_for_grid(ptx: str, entry: str) -> bool:
+    """Whether a kernel's blocks wait for all blocks of the grid, as by `this_grid().sync()`."""
+    return not reachable_names(ptx, entry).isdisjoint(_GRID_WORKSPACE_REGISTERS)
 
 
 def static_shared_bytes(ptx: str, entry: str) -> int:

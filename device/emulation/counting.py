@@ -3,7 +3,8 @@
 `count_grid` decides how many blocks are executed, by the estimated cost of the grid in lane
 instructions (instructions of a warp, times its 32 lanes):
 
-1. A small grid is executed whole. Its counters are exact.
+1. A small grid is executed whole, and so is one whose blocks wait for each other at a barrier. Its
+   counters are exact.
 2. The blocks of a larger grid are partitioned into classes that do the same (`block_classes.py`).
    If that succeeds, some blocks of each class are executed, and their counters are multiplied by
    (blocks of the class / blocks executed). The counters are exact.
@@ -119,12 +120,13 @@ def sum_global_sectors(tally: Tally) -> int:
     return sum(sectors for sectors, used in zip(tally.sectors, tally.used, strict=True) if used)
 
 
-def count_grid(execution: Execution, cost_per_block: float, report: Progress) -> GridCounts:
+def count_grid(execution: Execution, cost_per_block: float | None, report: Progress) -> GridCounts:
     """Execute a grid, or a sample of it, until it is done or the time is up.
 
     Args:
         execution: The launch.
-        cost_per_block: Lane instructions per block, from the representative block.
+        cost_per_block: Lane instructions per block, from the representative block; None where the
+            grid is executed whole whatever it costs.
         report: Called with the share of the blocks that is done.
 
     Raises:
@@ -132,10 +134,11 @@ def count_grid(execution: Execution, cost_per_block: float, report: Progress) ->
         EmulationTimeoutError: The time was up before a block of every stratum was executed.
     """
     launch, steps = execution.launch, len(execution.program.steps)
-    most_blocks = SAMPLE_LANE_INSTRUCTIONS / cost_per_block
-    preparation = _LANE_COST_INSTRUCTIONS * execution.grid.padded_threads
-    cost = (cost_per_block + preparation) * launch.blocks
-    partition = GridPartition()
+    most_blocks, cost, partition = float(launch.blocks), 0.0, GridPartition()
+    if cost_per_block is not None:
+        most_blocks = SAMPLE_LANE_INSTRUCTIONS / cost_per_block
+        preparation = _LANE_COST_INSTRUCTIONS * execution.grid.padded_threads
+        cost = (cost_per_block + preparation) * launch.blocks
     if cost > WHOLE_GRID_LANE_INSTRUCTIONS:
         partition = classify_blocks(execution, most_blocks)
     if cost <= (WHOLE_GRID_LANE_INSTRUCTIONS if partition.exact else MAX_EXACT_LANE_INSTRUCTIONS):

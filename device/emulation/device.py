@@ -9,6 +9,7 @@ from functools import partial
 from memlab.device import time_model
 from memlab.device.budget import Budget, EmulationMemoryError, EmulationTimeoutError
 from memlab.device.compiler.compile import CompiledKernel, code_record, compile_launch
+from memlab.device.compiler.ptx_text import waits_for_grid
 from memlab.device.emulation import cache_counters, counting, representative_block, totals
 from memlab.device.emulation.address_names import accessed_arrays
 from memlab.device.emulation.atomic_passes import count_atomic_passes, with_sums_of_warps
@@ -55,7 +56,12 @@ from memlab.device.measurement import (
     ignore_progress,
 )
 from memlab.device.model_errors import BY_COUNTERS, with_error_interval
-from memlab.device.occupancy import block_allocation, block_requirements, compute_occupancy
+from memlab.device.occupancy import (
+    block_allocation,
+    block_requirements,
+    check_all_resident,
+    compute_occupancy,
+)
 from memlab.device.outputs import Outputs
 from memlab.device.properties import DeviceProperties, device_summary
 from memlab.device.sm_model import launch_time
@@ -236,8 +242,10 @@ def emulate(
     graph = _flow_graph(launch, compiled)
     known = None if isinstance(graph, DisassemblyError) else partial(with_machine_widths, graph)
     execution = Execution.of(launch, compiled, seed, budget, known)
-    program, block = execution.program, representative_block.record_block(execution)
-    counted = counting.count_grid(execution, block.lane_instructions_per_block, report)
+    program = execution.program
+    block = None if program.waits_for_grid else representative_block.record_block(execution)
+    cost = None if block is None else block.lane_instructions_per_block
+    counted = counting.count_grid(execution, cost, report)
     tally = counted.tally
     executed = _executed_code(graph, program, tally)
     own_loads = None
@@ -252,6 +260,8 @@ def emulate(
     outputs = execution.outputs(whole) if keep_outputs else Outputs()
     report("modelling caches and time", None)
     sectors = counting.sum_global_sectors(tally)
+    if block is None:  # the blocks that do not run now have left what this one waits for
+        block = representative_block.record_block(execution)
     block = representative_block.find_representative(execution, block, sectors, counted)
     active = address_streams.ActiveRegion(block.region, block.stream.equivalent_blocks(sectors))
     required = block_requirements(launch, compiled.resources)
@@ -398,8 +408,9 @@ def count_launch(
     Raises:
         PtxError, UsageError, KernelFault, EmulationTimeoutError: As `emulate`.
     """
-    execution = Execution.of(launch, compiled, seed, budget)
-    cost = representative_block.record_block(execution).lane_instructions_per_block
+    execution, cost = Execution.of(launch, compiled, seed, budget), None
+    if not execution.program.waits_for_grid:
+        cost = representative_block.record_block(execution).lane_instructions_per_block
     counted = counting.count_grid(execution, cost, progress or ignore_progress)
     return totals.total_counters(execution.program, counted.tally)
 
@@ -410,9 +421,12 @@ def resident_blocks(
     """Compute the occupancy of a launch: the blocks that one SM holds at once.
 
     Raises:
-        UsageError: Not one block fits.
+        UsageError: Not one block fits, or the blocks wait for the whole grid, and not all fit.
     """
-    return compute_occupancy(properties, block_requirements(launch, compiled.resources))
+    resident = compute_occupancy(properties, block_requirements(launch, compiled.resources))
+    if waits_for_grid(compiled.ptx, launch.entry):
+        check_all_resident(launch, properties, resident)
+    return resident
 
 
 def _mean_latencies(counters: Counters, properties: DeviceProperties) -> Latencies:

@@ -31,6 +31,7 @@ from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.models.address_streams import NEIGHBORHOOD_BLOCKS
 from memlab.device.emulator.program.program import (
+    GRID_WORKSPACE,
     Program,
     address_registers,
     load_program,
@@ -132,6 +133,7 @@ class Execution:
             launch.block,
             launch.dynamic_shared_bytes,
             self._parameters(addresses, objects),
+            addresses.get(GRID_WORKSPACE.name, 0),
         )
         self._workspace = Workspace()
         self.runs_in_lockstep = not can_run_in_parts(self.program)
@@ -450,7 +452,9 @@ class Execution:
 
     @property
     def chunk_blocks(self) -> int:
-        """The number of blocks in a chunk."""
+        """The number of blocks in a chunk; all, if they wait for each other."""
+        if self.program.waits_for_grid:
+            return self.launch.blocks
         by_memory = self._chunk_bytes // _block_bytes(self.launch, self.program)
         return max(1, min(self._lane_blocks, by_memory))
 
@@ -540,7 +544,8 @@ def _chunk_bytes(launch: Launch, program: Program, budget: Budget) -> int:
     copies += sum(math.prod(constant.shape) * 8 for constant in launch.constants)
     unit = write_tracking_bytes(buffer.element_bytes for buffer in launch.buffers)
     needed = arrays + arrays // unit + copies  # a byte per unit marks it as written
-    least = NEIGHBORHOOD_BLOCKS * _block_bytes(launch, program)
-    purpose = f"{needed} for its arrays, {least} for the threads of {NEIGHBORHOOD_BLOCKS} blocks"
+    blocks = launch.blocks if program.waits_for_grid else NEIGHBORHOOD_BLOCKS
+    least = blocks * _block_bytes(launch, program)
+    purpose = f"{needed} for its arrays, {least} for the threads of {blocks} blocks"
     allowed = budget.check(needed + least, purpose)
     return max(min(CHUNK_BYTES, allowed - needed), 1)

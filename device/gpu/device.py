@@ -15,8 +15,10 @@ import numpy as np
 
 from memlab.device.budget import Budget
 from memlab.device.compiler.compile import compile_launch
+from memlab.device.compiler.ptx_text import waits_for_grid
 from memlab.device.datasheets import loader
 from memlab.device.emulation.device import emulate_if_supported, resident_blocks
+from memlab.device.gpu import driver as gpu_driver
 from memlab.device.gpu import query as gpu_query
 from memlab.device.gpu.driver import translated_errors
 from memlab.device.gpu.session import GpuSession
@@ -36,6 +38,7 @@ from memlab.device.outputs import Outputs
 from memlab.device.properties import MACHINE_FIGURES, DeviceProperties, device_summary
 from memlab.device.structure_arrays import array_type
 from memlab.device.verification import ActualOutput, checked_positions, verify
+from memlab.errors import UsageError
 from memlab.kernels.launch import Buffer, Launch
 
 if TYPE_CHECKING:
@@ -133,6 +136,11 @@ class CudaDevice:
         (progress or ignore_progress)("compiling", None)
         compiled = compile_launch(launch, properties.compute_capability)
         resident = resident_blocks(launch, compiled, properties)
+        if waits_for_grid(compiled.ptx, launch.entry):
+            raise UsageError(
+                f"the blocks of {launch.kernel} wait for the whole grid, for which memlab cannot "
+                f"launch it on a GPU: {gpu_driver.USE_EMULATOR_STEP}"
+            )
         time, verification, outputs, emulation = measure_launch(
             self.index,
             launch,

@@ -355,15 +355,6 @@ def test_a_mark_at_the_beginning_of_a_file_is_not_shown(
     assert "1 of 1 block (100%)" in shown
 
 
-def test_a_barrier_across_the_grid_has_a_next_step(fail: Fail) -> None:
-    Path("grid.cu").write_text(
-        "#include <cooperative_groups.h>\n__global__ void k(float* y) {"
-        " y[threadIdx.x] += 1; cooperative_groups::this_grid().sync(); y[threadIdx.x] += 1; }"
-    )
-    message = fail("run grid.cu --grid 1 --block 32 --arg inout:f32[32]")
-    assert "this_grid().sync(), is not emulated: split the kernel into two launches" in message
-
-
 def test_a_reference_file_that_cannot_be_used_is_one_line(fail: Fail, folder: Path) -> None:
     command = f"run {COUNT} -I include -D OFFSET --no-store"
     (folder / "bad.py").write_text("def f(:\n")

@@ -8,11 +8,15 @@ CLOCK_REGISTERS = frozenset(
 )
 """Registers that hold a later time at each read."""
 
+GRID_WORKSPACE_REGISTERS = ("%envreg2", "%envreg1")
+"""The registers with the low and the high word of the address of a `grid_workspace`, which a
+cooperative launch has (`cooperative_groups/details/driver_abi.h` of the CUDA Toolkit)."""
+
 THREAD_REGISTERS = frozenset(
     [f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
     + [f"%lanemask_{relation}" for relation in ("eq", "lt", "le", "gt", "ge")]
     + [f"%{name}" for name in ("laneid", "warpid", "nwarpid", "smid", "nsmid", "gridid")]
-    + ["%dynamic_smem_size"]
+    + ["%dynamic_smem_size", *GRID_WORKSPACE_REGISTERS]
 )
 """Registers that hold one value per thread for the whole run."""
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 import re
 
 _CLUSTERS = "thread block clusters need a GPU: launch plain blocks"
-_GRID_BARRIER = (
-    "a barrier across the grid, this_grid().sync(), is not emulated: split the kernel into two "
-    "launches where it waits"
-)
 _TENSOR_CORES = (
     "of the tensor cores' products it knows dense ones of f16, bf16, tf32, f64, 8-bit floats and "
     "integers by mma and wmma; others need a GPU"
@@ -41,8 +37,7 @@ _ADVICE = (
         "level by tex2D",
     ),
     (r"tex|tld4|txq|suld|sust|suq|istypep", _TEXTURES),
-    (r"%envreg", _GRID_BARRIER),
-    (r"%pm\d|%current_graph_exec", "only the driver of a GPU knows its value"),
+    (r"%envreg|%pm\d|%current_graph_exec", "only the driver of a GPU knows its value"),
     (r"alloca|stacksave|stackrestore", "give the array in local memory a fixed size"),
 )
 """Regular expressions for the beginning of an opcode or special register, with the advice."""

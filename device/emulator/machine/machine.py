@@ -6,6 +6,7 @@ observers ask for (`observer`): the instructions that they watch are executed on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -43,7 +44,11 @@ from memlab.device.emulator.machine.tally import Tally, tally_of
 from memlab.device.emulator.machine.threads import Grid, Threads
 from memlab.device.emulator.machine.warp_synchronization import WarpSynchronization
 from memlab.device.emulator.program.lowering import source_excerpt
-from memlab.device.emulator.program.program import DecodedInstruction, Program
+from memlab.device.emulator.program.program import (
+    GRID_WORKSPACE,
+    DecodedInstruction,
+    Program,
+)
 from memlab.device.emulator.ptx.parser import Register
 from memlab.device.properties import WARP_SIZE
 
@@ -52,6 +57,8 @@ if TYPE_CHECKING:
 
 _MAX_IDLE_ROUNDS = 3
 """How often all groups of a trial run may wait without progress before it ends."""
+_BARRIER_PHASE = np.uint32(1 << 31)
+"""The bit of `GRID_WORKSPACE` that changes when all blocks have arrived."""
 _OWN_SPACES = ("shared", "local", "param::func")
 """State spaces that belong to the blocks and threads of a chunk."""
 _ALONE = 1, NO_OTHER_WRITERS
@@ -122,6 +129,7 @@ class Chunk:
         self.operands = Operands(program, self.context, addresses)
         self.warp_synchronization = WarpSynchronization(self)
         loops = native.polling_loops
+        self._lacks_blocks = program.waits_for_grid and len(blocks) < math.prod(grid.grid)
         self._keeps_state = bool(observers or native.has_partial_barriers or loops)
         self._spin_waits = SpinWaitDetector(loops, self.operands, self.segments)
         self.scheduler = Scheduler(
@@ -273,8 +281,16 @@ class Chunk:
         status = Status.RUNNING
         if scheduler.counter == head:  # else another group runs first
             status = self._resolve(scheduler.defer(counter))
+        if scheduler.idle_rounds and self._lacks_blocks:
+            self._open_grid_barrier()
         ends = self._policy.is_trial and scheduler.idle_rounds >= _MAX_IDLE_ROUNDS
         return Status.DONE if ends else status
+
+    def _open_grid_barrier(self) -> None:
+        """Let the blocks of the grid that do not run arrive at its barrier."""
+        barrier = self._memory.bytes_of(GRID_WORKSPACE.name).view(np.uint32)[1:]
+        barrier[0] = ~barrier[0] & _BARRIER_PHASE
+        self.scheduler.idle_rounds = 0
 
     # --- Instructions that Python executes -----------------------------------------------------
 

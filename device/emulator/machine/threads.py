@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device.emulator.isa.special_registers import GRID_WORKSPACE_REGISTERS
 from memlab.device.emulator.machine.memory import Lanes, Mask
 from memlab.device.emulator.program.lowering import source_excerpt
 from memlab.device.emulator.ptx.parser import Instruction
@@ -29,12 +30,14 @@ class Grid:
         block: Threads per block in x, y and z.
         dynamic_shared_bytes: Size of the `extern __shared__` array, in bytes.
         parameters: The contents of the parameter space.
+        workspace: The address of a cooperative launch's `grid_workspace`; 0 for other launches.
     """
 
     grid: Dim3
     block: Dim3
     dynamic_shared_bytes: int
     parameters: bytes
+    workspace: int = 0
 
     @property
     def threads(self) -> int:
@@ -119,5 +122,7 @@ class Threads:
             lanes[name] = np.array(0, np.uint32)
         lanes["%nsmid"] = np.array(1, np.uint32)
         lanes["%dynamic_smem_size"] = np.array(grid.dynamic_shared_bytes, np.uint32)
+        for word, name in enumerate(GRID_WORKSPACE_REGISTERS):
+            lanes[name] = np.array(grid.workspace >> 32 * word & 0xFFFFFFFF, np.uint32)
         lanes["%nwarpid"] = np.array(grid.padded_threads // WARP_SIZE, np.uint32)
         return lanes

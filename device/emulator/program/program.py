@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from memlab.device.emulator.isa import table
-from memlab.device.emulator.isa.special_registers import is_special
+from memlab.device.emulator.isa.special_registers import GRID_WORKSPACE_REGISTERS, is_special
 from memlab.device.emulator.isa.unsupported import unsupported_hint
 from memlab.device.emulator.program.access_merging import merged_widths
 from memlab.device.emulator.program.code_layout import (
@@ -42,6 +42,11 @@ ACCESS_KINDS = ("load", *WRITING_KINDS)
 
 _STATIC_ALIGNMENT_BYTES = 16
 """ptxas aligns shared arrays at least to this, which lets it load 16 bytes at a time."""
+
+GRID_WORKSPACE = Variable("global", "the grid's barrier", "u32", 16, 8)
+"""What a cooperative launch gives a kernel that waits for its whole grid: a `grid_workspace`, whose
+second word is the barrier. In that, the highest bit changes when all blocks have arrived, which
+the others count (`cooperative_groups/details/driver_abi.h` and `sync.h` of the CUDA Toolkit)."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ class Program:
         argument_bytes: Bytes of these per thread.
         const: Byte offsets of the `__constant__` variables, by name.
         const_image: Initial bytes of constant memory.
-        globals: The `__device__` variables in global memory.
+        globals: The `__device__` variables in global memory, and `GRID_WORKSPACE`, if it is used.
         digest: The SHA-256 of the PTX text.
     """
 
@@ -109,6 +114,11 @@ class Program:
     def counted_bytes(self) -> tuple[int, ...]:
         """The width with which each access is counted; see `DecodedInstruction`."""
         return tuple(step.counted_bytes for step in self.steps)
+
+    @property
+    def waits_for_grid(self) -> bool:
+        """Whether its blocks wait for all blocks of the grid, so that all must be resident."""
+        return GRID_WORKSPACE in self.globals
 
     @cached_property
     def order(self) -> BasicBlockOrder | None:
@@ -165,6 +175,9 @@ def load_program(module: Module, name: str, source: Sequence[str] = ()) -> Progr
     leaders = {*entry.labels.values(), *(index + 1 for index, t in enumerate(targets) if t >= 0)}
     alignments = dict.fromkeys(shared, _STATIC_ALIGNMENT_BYTES)
     widths = merged_widths(entry.instructions, rows, leaders, alignments)
+    in_global = [variable for variable in variables if variable.space == "global"]
+    if any(map(_reads_grid_workspace, entry.instructions)):
+        in_global.append(GRID_WORKSPACE)
     return Program(
         name=name,
         steps=tuple(
@@ -186,7 +199,7 @@ def load_program(module: Module, name: str, source: Sequence[str] = ()) -> Progr
         argument_bytes=-(-argument_bytes // 16) * 16,
         const=const,
         const_image=bytes(image),
-        globals=tuple(variable for variable in variables if variable.space == "global"),
+        globals=tuple(in_global),
         digest=module.digest,
     )
 
@@ -251,6 +264,12 @@ def _check_registers(entry: PtxFunction, source: Sequence[str]) -> None:
                 what = f"the emulator has no special register {name}"
                 raise instruction_error(instruction, source, what, unsupported_hint(name))
             known.add(name)
+
+
+def _reads_grid_workspace(instruction: Instruction) -> bool:
+    """Whether an instruction reads the address of the grid's workspace."""
+    named = {name for operand in instruction.operands for name in registers_of(operand)}
+    return not named.isdisjoint(GRID_WORKSPACE_REGISTERS)
 
 
 def _symbols(instruction: Instruction) -> Iterator[str]:

@@ -268,12 +268,6 @@ REFUSED = {
         'extern "C" __global__ void k(float *o, int n) { o[threadIdx.x] = f(n + threadIdx.x); }',
         r"which calls itself .*source line [23]: ",
     ),
-    "a grid that waits for all of itself": (
-        "#include <cooperative_groups.h>\n"
-        'extern "C" __global__ void k(float *o, int n) {\n'
-        "    cooperative_groups::this_grid().sync();\n}",
-        r"no special register %envreg\d .*source line 3: cooperative_groups",
-    ),
     "malloc": (
         'extern "C" __global__ void k(float *o, int n) {\n    int *p = (int *)malloc(4 * n);\n'
         "    o[0] = p[n & 1] = n;\n}",
