@@ -174,12 +174,14 @@ for name, function in {
 op("{atom,red}{,.global}.add.v{2,4}.f32", np.add)
 op("atom{,.global,.shared}.exch.{b32,b64,b128}", lambda old, new: new)
 op(f"atom{{,.global,.shared}}.cas.{{b128,{_BITS}}}", integers.compare_and_swap)
-op("atom{,.shared}.arrive.u64 mbarrier", words.state_after_arrivals(drop=False))
-op("atom{,.shared}.arrive_drop.u64 mbarrier", words.state_after_arrivals(drop=True))
+op("atom{,.shared}.arrive.u64 mbarrier", words.changed_state(drop=False))
+op("atom{,.shared}.arrive_drop.u64 mbarrier", words.changed_state(drop=True))
 
 # --- Words and addresses ---------------------------------------------------------------------
 op("mbarrier.pending_count.b64", words.pending_arrivals)
 op("mbarrier.init.word", words.initial_state)
+op("mbarrier.change.expect", words.expected_change)
+op("mbarrier.change.complete", words.completed_change)
 op("mbarrier.over", words.is_phase_complete)
 op("mbarrier.over.parity", words.is_parity_complete)
 op("wmma.address.{row,col}", make=words.lane_address)

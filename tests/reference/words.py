@@ -11,7 +11,9 @@ from memlab.device.emulator.isa.address_space import WINDOW_BYTES, WINDOWS
 
 _BITS = np.uint64(20)
 _COUNT = np.uint64((1 << 20) - 1)
-_PHASE = np.uint64(40)
+_TRANSACTIONS = np.uint64(40)
+_TRANSACTION_SPAN = np.uint64(1 << 21)
+_PHASE = np.uint64(61)
 
 # --- State spaces ----------------------------------------------------------------------------
 
@@ -60,16 +62,30 @@ def initial_state(count: Any) -> Any:
     return wide << _BITS | wide
 
 
-def state_after_arrivals(drop: bool) -> Callable[..., Any]:
-    """The word after `count` arrivals; with `drop`, later phases need `count` fewer."""
+def expected_change(arrivals: Any, expected: Any) -> Any:
+    """The operand for arrivals that expect so many bytes of transactions."""
+    wide = expected.astype(np.uint64) % _TRANSACTION_SPAN
+    return (arrivals & _COUNT) + (wide << _TRANSACTIONS)
 
-    def run(old: Any, count: Any) -> Any:
-        arrivals = count & _COUNT
+
+def completed_change(completed: Any) -> Any:
+    """The operand for the completion of so many bytes of transactions."""
+    left = _TRANSACTION_SPAN - completed.astype(np.uint64) % _TRANSACTION_SPAN
+    return left % _TRANSACTION_SPAN << _TRANSACTIONS
+
+
+def changed_state(drop: bool) -> Callable[..., Any]:
+    """The word after an operation; with `drop`, later phases need its arrivals no more."""
+
+    def run(old: Any, change: Any) -> Any:
+        arrivals = change & _COUNT
+        left = ((old >> _TRANSACTIONS) + (change >> _TRANSACTIONS)) % _TRANSACTION_SPAN
         needed = (old >> _BITS & _COUNT) - (arrivals if drop else np.uint64(0))
         pending = (old & _COUNT) - arrivals
-        over = pending == 0
+        over = (pending == 0) & (left == 0)
         phase = (old >> _PHASE) + over.astype(np.uint64)
-        return phase << _PHASE | needed << _BITS | np.where(over, needed, pending)
+        waiting = needed << _BITS | np.where(over, needed, pending)
+        return phase << _PHASE | left << _TRANSACTIONS | waiting
 
     return run
 

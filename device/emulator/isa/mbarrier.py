@@ -1,9 +1,10 @@
 """`mbarrier`: barriers in shared memory (PTX ISA, "Parallel Synchronization: mbarrier").
 
 The 64-bit object is opaque in PTX. Here its low 20 bits count the arrivals that the current phase
-still waits for, the next 20 bits hold the arrivals that each phase needs, and the rest counts the
-completed phases. Each operation is an atomic on that word; a token is the word that an arrival
-read. Transactions of bulk copies are not supported.
+still waits for, the next 20 bits hold the arrivals that each phase needs, the next 21 the bytes of
+transactions that it still waits for, as a signed number, and the rest counts the completed phases.
+A phase is complete when it waits for neither. Each operation is an atomic on that word, whose
+operand has arrivals and bytes in the same places; a token is the word that an arrival read.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from collections.abc import Iterable
 
 from memlab.device.emulator.isa.macros import WORD64, substitute
 from memlab.device.emulator.isa.values import U32, U64, Value, where
-from memlab.device.emulator.ptx.parser import Immediate, Instruction, Register
+from memlab.device.emulator.ptx.parser import Immediate, Instruction, Operand, Register
 
 _BITS = 20
 _COUNT = (1 << _BITS) - 1
-_PHASE = 2 * _BITS
-_ONE = Immediate("int", 1)
+_TRANSACTIONS = 2 * _BITS
+_TRANSACTION_BITS = 21
+_TRANSACTION_BYTES = (1 << _TRANSACTION_BITS) - 1
+_PHASE = _TRANSACTIONS + _TRANSACTION_BITS
+_ZERO, _ONE = Immediate("int", 0), Immediate("int", 1)
 
 
 # --- Meaning of the word ---------------------------------------------------------------------
@@ -29,16 +33,28 @@ def initial_state(count: Value) -> Value:
     return wide << _BITS | wide
 
 
-def state_after_arrivals(drop: str, old: Value, count: Value) -> Value:
-    """The word after `count` arrivals; with `drop`, later phases need `count` fewer."""
-    arrivals = count & _COUNT
+def expected_change(arrivals: Value, expected: Value) -> Value:
+    """The operand for arrivals that expect so many bytes of transactions."""
+    return arrivals.to(U64) & _COUNT | (expected.to(U64) & _TRANSACTION_BYTES) << _TRANSACTIONS
+
+
+def completed_change(completed: Value) -> Value:
+    """The operand for the completion of so many bytes of transactions."""
+    return (0 - completed.to(U64) & _TRANSACTION_BYTES) << _TRANSACTIONS
+
+
+def changed_state(drop: str, old: Value, change: Value) -> Value:
+    """The word after an operation; with `drop`, later phases need its arrivals no more."""
+    arrivals = change & _COUNT
     needed = old >> _BITS & _COUNT
     if drop:
         needed = needed - arrivals
     pending = (old & _COUNT) - arrivals
-    over = pending == 0
+    transactions = (old >> _TRANSACTIONS) + (change >> _TRANSACTIONS) & _TRANSACTION_BYTES
+    over = (pending | transactions) == 0
     phase = (old >> _PHASE) + over.to(U64)
-    return phase << _PHASE | needed << _BITS | where(over, needed, pending)
+    waiting = needed << _BITS | where(over, needed, pending)
+    return phase << _PHASE | transactions << _TRANSACTIONS | waiting
 
 
 def is_phase_complete(word: Value, token: Value) -> Value:
@@ -71,12 +87,30 @@ def expand_init(instruction: Instruction) -> Iterable[Instruction]:
 
 
 def expand_arrive(instruction: Instruction) -> Iterable[Instruction]:
-    """`mbarrier.arrive{_drop} state, [address]{, count}`."""
+    """`mbarrier.arrive{_drop} state, [address]{, count}`, or with `.expect_tx` the bytes."""
     state, address, *count = instruction.operands
+    if ".expect_tx" in instruction.opcode:
+        yield substitute(instruction, "mbarrier.change.expect", WORD64, _ONE, *count)
+    else:
+        yield substitute(instruction, "mov.u64", WORD64, *(count or [_ONE]))
+    yield _change(instruction, state, address)
+
+
+def expand_transactions(instruction: Instruction) -> Iterable[Instruction]:
+    """`mbarrier.expect_tx [address], bytes` and `mbarrier.complete_tx [address], bytes`."""
+    address, count = instruction.operands
+    if ".complete_tx" in instruction.opcode:
+        yield substitute(instruction, "mbarrier.change.complete", WORD64, count)
+    else:
+        yield substitute(instruction, "mbarrier.change.expect", WORD64, _ZERO, count)
+    yield _change(instruction, Register("_"), address)
+
+
+def _change(instruction: Instruction, state: Operand, address: Operand) -> Instruction:
+    """The atomic by which an operation changes the word."""
     name = "arrive_drop" if "arrive_drop" in instruction.opcode else "arrive"
     opcode = f"atom.acq_rel.cta{_space(instruction)}.{name}.u64 mbarrier"
-    yield substitute(instruction, "mov.u64", WORD64, *(count or [_ONE]))
-    yield substitute(instruction, opcode, state, address, WORD64)
+    return substitute(instruction, opcode, state, address, WORD64)
 
 
 def expand_async_arrive(instruction: Instruction) -> Iterable[Instruction]:

@@ -459,18 +459,24 @@ op("membar{,.gl,.cta,.sys}", kind="nothing")
 op("mbarrier.inval{,.shared}.b64", kind="nothing")
 for pattern, function in (
     ("mbarrier.init{,.shared}.b64", mbarrier.expand_init),
-    ("mbarrier.{arrive,arrive_drop}{,.noComplete}{,.shared}.b64", mbarrier.expand_arrive),
+    (
+        "mbarrier.{arrive,arrive_drop}{,.expect_tx}{,.noComplete}{,.shared}.b64",
+        mbarrier.expand_arrive,
+    ),
+    ("mbarrier.{expect_tx,complete_tx}{,.shared}.b64", mbarrier.expand_transactions),
     ("mbarrier.{test_wait,try_wait}{,.parity}{,.shared}.b64", mbarrier.expand_test_wait),
     ("cp.async.mbarrier.arrive{,.noinc}{,.shared}.b64", mbarrier.expand_async_arrive),
 ):
     op(pattern, "", function, kind="macro")
 op("mbarrier.pending_count.b64", "u64 -> u32", mbarrier.pending_arrivals)
 op("mbarrier.init.word", "u32 -> u64", mbarrier.initial_state)
+op("mbarrier.change.expect", "u32 u32 -> u64", mbarrier.expected_change)
+op("mbarrier.change.complete", "u32 -> u64", mbarrier.completed_change)
 op("mbarrier.over", "u64 u64 -> pred", mbarrier.is_phase_complete)
 op("mbarrier.over.parity", "u64 u32 -> pred", mbarrier.is_parity_complete)
 for drop in ("", "_drop"):
     pattern = f"atom{{,.shared}}.arrive{drop}{{}}.{{u64}} mbarrier"
-    function = partial(mbarrier.state_after_arrivals, drop)
+    function = partial(mbarrier.changed_state, drop)
     op(pattern, "u64 -> u64", function, kind="atomic", fields=_access)
 op("fence{,.sc,.mbarrier_init,.proxy.alias}", kind="nothing")
 op("fence.proxy.async{,.global,.shared}", kind="nothing")
