@@ -38,7 +38,8 @@ _VARIABLE = re.compile(
 )
 _BITS = re.compile(r"(?:[busf]|bf)(8|16|32|64|128)")
 _BLOCK = re.compile(r"\.(maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
-_GRID_WORKSPACE_REGISTERS = ("%envreg1", "%envreg2")  # which only a cooperative launch sets
+_GRID_WORKSPACE = re.compile(r"\bmov\.[bu]32\s+(%\w+),\s*%envreg[12]\b")
+"""A read of the address of a `grid_workspace`, which only a cooperative launch has."""
 _BRACE, _WORD = re.compile(r"[{}]"), re.compile(r"[\w$%]+")
 _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+"([^"\n]*)"', re.M)
 _PLACE = re.compile(r"^[ \t]*\.loc[ \t]+(\d+)[ \t]+(\d{1,9})", re.M)
@@ -300,8 +301,18 @@ def reachable_names(ptx: str, entry: str) -> frozenset[str]:
 
 
 def waits_for_grid(ptx: str, entry: str) -> bool:
-    """Whether a kernel's blocks wait for all blocks of the grid, as by `this_grid().sync()`."""
-    return not reachable_names(ptx, entry).isdisjoint(_GRID_WORKSPACE_REGISTERS)
+    """Whether a kernel's blocks wait for all blocks of the grid, as by `this_grid().sync()`.
+
+    `this_grid()` reads the barrier's address in any case, and only a barrier uses it.
+    """
+    known = functions(ptx)
+    names = reachable_names(ptx, entry) | {entry}
+    bodies = [known[name].body for name in names if name in known]
+    return any(
+        len(re.findall(rf"{register}\b", body)) > 1
+        for body in bodies
+        for register in _GRID_WORKSPACE.findall(body)
+    )
 
 
 def static_shared_bytes(ptx: str, entry: str) -> int:

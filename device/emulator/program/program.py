@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -176,7 +177,7 @@ def load_program(module: Module, name: str, source: Sequence[str] = ()) -> Progr
     alignments = dict.fromkeys(shared, _STATIC_ALIGNMENT_BYTES)
     widths = merged_widths(entry.instructions, rows, leaders, alignments)
     in_global = [variable for variable in variables if variable.space == "global"]
-    if any(map(_reads_grid_workspace, entry.instructions)):
+    if _uses_grid_workspace(entry.instructions):
         in_global.append(GRID_WORKSPACE)
     return Program(
         name=name,
@@ -266,10 +267,15 @@ def _check_registers(entry: PtxFunction, source: Sequence[str]) -> None:
             known.add(name)
 
 
-def _reads_grid_workspace(instruction: Instruction) -> bool:
-    """Whether an instruction reads the address of the grid's workspace."""
-    named = {name for operand in instruction.operands for name in registers_of(operand)}
-    return not named.isdisjoint(GRID_WORKSPACE_REGISTERS)
+def _uses_grid_workspace(instructions: Sequence[Instruction]) -> bool:
+    """Whether instructions use the address of the grid's workspace.
+
+    `this_grid()` reads it in any case, and only a barrier uses what it has read.
+    """
+    named = [[name for o in each.operands for name in registers_of(o)] for each in instructions]
+    counts = Counter(name for names in named for name in names)
+    workspace = set(GRID_WORKSPACE_REGISTERS)
+    return any(counts[names[0]] > 1 for names in named if not workspace.isdisjoint(names[1:]))
 
 
 def _symbols(instruction: Instruction) -> Iterator[str]:

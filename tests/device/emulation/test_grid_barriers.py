@@ -119,10 +119,16 @@ def test_a_grid_that_is_not_all_resident_is_refused() -> None:
 
 
 def test_only_kernels_that_wait_need_a_cooperative_launch() -> None:
-    source = RELAXATION + "__global__ void plain(float *x) { x[threadIdx.x] = 1; }\n"
+    source = (
+        RELAXATION + "__global__ void plain(float *x) { x[cg::this_grid().thread_rank()] = 1; }"
+    )
     ptx = compile_unit(TranslationUnit(source, "k.cu", (9, 0))).ptx
     waiting = {name: ptx_text.waits_for_grid(ptx, name) for name in ptx_text.kernels(ptx)}
     assert waiting == {"_Z5relaxPfS_ii": True, "_Z5plainPf": False}
+    blocks = 132 * 2 + 1  # not all resident
+    out = memlab.out(1024 * blocks, "f32")
+    run = memlab.run(memlab.source(source, "plain"), grid=blocks, block=1024, args=[out])
+    assert (run.outputs["x"] == 1).all()
 
 
 def test_a_gpu_is_not_given_such_a_kernel() -> None:
