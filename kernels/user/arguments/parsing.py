@@ -58,7 +58,9 @@ def parse_specification(text: str) -> Specification:
         return _parse_alias(text)
     match = SPECIFICATION_PATTERN.fullmatch(text)
     if match is None:
-        raise UsageError(f"{text!r} is not an argument: {_EXAMPLES}")
+        raise UsageError(
+            f"{text!r} is not an argument: {_EXAMPLES}; 'memlab help arguments' has all forms"
+        )
     role, kind, shape, start, value = match.group("role", "type", "shape", "start", "value")
     if text.strip() == NULL:
         return NullSpecification(text)
