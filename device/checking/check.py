@@ -409,6 +409,8 @@ class _FindingBuilder:
                 "a thread uses a value that it read from a lane that takes no part in the shuffle; "
                 "the value is undefined"
             )
+        if observation.kind == "grid barrier not reached":
+            return "blocks exit without reaching this barrier of the grid, and the others wait on"
         operands = self.execution.program.steps[observation.at.step].instruction.operands
         if len(operands) > 1:  # the barrier has a number and a count
             return "the count of this barrier is never reached: too few threads arrive at it"

@@ -48,8 +48,8 @@ class CheckFinding:
             `never written`. racecheck: the hazards `RAW` (read after write), `WAR` and `WAW`,
             `stale read` (through the read-only cache, of what the same launch wrote), and
             `RAW or WAR` from a tool that does not distinguish them. synccheck: `divergent
-            barrier`, `barrier not reached`, `invalid mask`, `inactive source lane`. Kinds that
-            only Compute Sanitizer knows keep its words: `missing wait`.
+            barrier`, `barrier not reached`, `grid barrier not reached`, `invalid mask`, `inactive
+            source lane`. Kinds that only Compute Sanitizer knows keep its words: `missing wait`.
         message: The mistake in one sentence, without its place.
         space: The state space of the address (`global`, `shared`, `local`, `const`, `param`);
             empty if there is none.

@@ -83,7 +83,7 @@ class BarrierCheck:
         self._diverted_to = np.full(threads.lanes, -1, np.int64)  # the reported wrong collective
         self.faulty = np.zeros(threads.lanes, np.bool_)
         self._left_alone = np.zeros(threads.lanes, np.bool_)  # left a barrier without the others
-        self._operands = operands
+        self._operands, self._grid_reported = operands, False
         # By block and barrier: the lanes that arrived without waiting, and what they knew then.
         self._arrivals: dict[tuple[int, int], list[tuple[Lanes, Lanes]]] = {}
         self._reconvergences: dict[tuple[int, int], bool] = {}
@@ -318,10 +318,28 @@ class BarrierCheck:
             number = int(numbers[group][0])
             lacking = expected - self._count_at(block, number, group)
             self._arrivals.pop((block, number), None)
-        self._report(kind, np.flatnonzero(group), absent, lacking)
+        if not self._wait_for_ended_blocks(absent):
+            self._report(kind, np.flatnonzero(group), absent, lacking)
         self._synchronize_blocks(np.array([block]))
         self._left_alone |= group
         return np.asarray(group)
+
+    def _wait_for_ended_blocks(self, lanes: Lanes) -> bool:
+        """Whether lanes spin at a barrier of the grid that blocks have not reached before they end.
+
+        It is reported once, since all blocks that are left wait there.
+        """
+        running = np.unique(self._block[self.schedule.live])
+        ended = self._threads.alive & ~np.isin(self._block, running)
+        if not self._threads.grid.workspace or not ended.any():
+            return False
+        if not self._grid_reported:
+            for place, group in self.schedule.waiting_groups():
+                self.places[lanes[group[lanes]]] = place
+            absent = np.flatnonzero(ended)
+            self._report("grid barrier not reached", lanes, absent, absent.size)
+        self._grid_reported = True
+        return True
 
     def _count_at(self, block: int, number: int, waiting: Lanes) -> int:
         """The threads that a counting barrier of a block has, with those that did not wait."""

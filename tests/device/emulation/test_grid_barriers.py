@@ -95,6 +95,27 @@ def test_a_missing_barrier_is_a_race_and_a_present_one_is_none() -> None:
     assert {finding.tool for finding in memlab.check(without, **launch).findings} == {"racecheck"}
 
 
+@pytest.mark.parametrize("place", ["", "cg::this_grid().sync();"])
+def test_blocks_that_end_without_the_barrier_are_named(place: str) -> None:
+    kernel = memlab.source(
+        HEADER
+        + f"""__global__ void k(float *x)
+{{
+  {place}
+  if (blockIdx.x == 1) return;
+  cg::this_grid().sync();
+  x[blockIdx.x] = 1;
+}}
+"""
+    )
+    arguments = [memlab.out(4, "f32")]
+    report = memlab.check(kernel, grid=4, block=64, args=arguments, timeout_s=4)
+    (finding,) = [each for each in report.findings if each.tool == "synccheck"]
+    assert (finding.kind, finding.count) == ("grid barrier not reached", 64)
+    assert (finding.at.line, finding.other.line) == (7, 6)
+    assert (finding.at.block, finding.other.block) == ((0, 0, 0), (1, 0, 0))
+
+
 def test_one_block_is_followed_past_the_barrier() -> None:
     n = 640
     x = np.arange(n, dtype=np.int32)
