@@ -141,9 +141,12 @@ def check_all_resident(launch: Launch, properties: DeviceProperties, resident: O
     """Refuse a grid whose blocks wait for each other, and are not all resident at once.
 
     Raises:
-        UsageError: The device holds fewer blocks than the grid has.
+        UsageError: The device holds fewer blocks than the grid has; not where it is unknown how
+            many multiprocessors the device has.
     """
-    most = resident.blocks_per_sm * (properties.multiprocessor_count or 0)
+    if properties.multiprocessor_count is None:
+        return
+    most = resident.blocks_per_sm * properties.multiprocessor_count
     if launch.blocks > most:
         raise UsageError(
             f"the blocks of {launch.kernel} wait for the whole grid, so all must be resident: "

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from memlab.device.budget import Budget, Deadline, EmulationTimeoutError
 from memlab.device.compiler.compile import CompiledKernel
+from memlab.device.compiler.ptx_text import waits_for_grid
 from memlab.device.emulation.block_parts import (
     PART_LANES,
     ConflictError,
@@ -512,7 +513,8 @@ def _copy_with_padding(array: NDArray[Any]) -> NDArray[Any]:
 def _load_program(ptx: str, entry: str, source: tuple[str, ...]) -> Program:
     """The program of a kernel, for one launch after another."""
     own_lines = source == tuple(source_lines(ptx))
-    return load_program(parser.parse_ptx(ptx, own_lines), entry, source)
+    cooperative = waits_for_grid(ptx, entry)
+    return load_program(parser.parse_ptx(ptx, own_lines), entry, source, cooperative)
 
 
 def _block_bytes(launch: Launch, program: Program) -> int:

@@ -44,11 +44,7 @@ from memlab.device.emulator.machine.tally import Tally, tally_of
 from memlab.device.emulator.machine.threads import Grid, Threads
 from memlab.device.emulator.machine.warp_synchronization import WarpSynchronization
 from memlab.device.emulator.program.lowering import source_excerpt
-from memlab.device.emulator.program.program import (
-    GRID_WORKSPACE,
-    DecodedInstruction,
-    Program,
-)
+from memlab.device.emulator.program.program import GRID_WORKSPACE, DecodedInstruction, Program
 from memlab.device.emulator.ptx.parser import Register
 from memlab.device.properties import WARP_SIZE
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from memlab.device.emulator.isa import table
-from memlab.device.emulator.isa.special_registers import GRID_WORKSPACE_REGISTERS, is_special
+from memlab.device.emulator.isa.special_registers import is_special
 from memlab.device.emulator.isa.unsupported import unsupported_hint
 from memlab.device.emulator.program.access_merging import merged_widths
 from memlab.device.emulator.program.code_layout import (
@@ -89,7 +88,7 @@ class Program:
         argument_bytes: Bytes of these per thread.
         const: Byte offsets of the `__constant__` variables, by name.
         const_image: Initial bytes of constant memory.
-        globals: The `__device__` variables in global memory, and `GRID_WORKSPACE`, if it is used.
+        globals: The `__device__` variables in global memory, and `GRID_WORKSPACE`, if it has one.
         digest: The SHA-256 of the PTX text.
     """
 
@@ -127,13 +126,16 @@ class Program:
         return find_block_order(self.steps)
 
 
-def load_program(module: Module, name: str, source: Sequence[str] = ()) -> Program:
+def load_program(
+    module: Module, name: str, source: Sequence[str] = (), cooperative: bool = False
+) -> Program:
     """Decode an entry; a kernel that cannot run is refused here, before launch.
 
     Args:
         module: The parsed PTX.
         name: The entry to run.
         source: The lines of the CUDA source, for messages.
+        cooperative: Whether its launch is cooperative, which gives it `GRID_WORKSPACE`.
 
     Raises:
         PtxError: There is no such entry, or an opcode is not in the table: the message names the
@@ -177,7 +179,7 @@ def load_program(module: Module, name: str, source: Sequence[str] = ()) -> Progr
     alignments = dict.fromkeys(shared, _STATIC_ALIGNMENT_BYTES)
     widths = merged_widths(entry.instructions, rows, leaders, alignments)
     in_global = [variable for variable in variables if variable.space == "global"]
-    if _uses_grid_workspace(entry.instructions):
+    if cooperative:
         in_global.append(GRID_WORKSPACE)
     return Program(
         name=name,
@@ -265,17 +267,6 @@ def _check_registers(entry: PtxFunction, source: Sequence[str]) -> None:
                 what = f"the emulator has no special register {name}"
                 raise instruction_error(instruction, source, what, unsupported_hint(name))
             known.add(name)
-
-
-def _uses_grid_workspace(instructions: Sequence[Instruction]) -> bool:
-    """Whether instructions use the address of the grid's workspace.
-
-    `this_grid()` reads it in any case, and only a barrier uses what it has read.
-    """
-    named = [[name for o in each.operands for name in registers_of(o)] for each in instructions]
-    counts = Counter(name for names in named for name in names)
-    workspace = set(GRID_WORKSPACE_REGISTERS)
-    return any(counts[names[0]] > 1 for names in named if not workspace.isdisjoint(names[1:]))
 
 
 def _symbols(instruction: Instruction) -> Iterator[str]:

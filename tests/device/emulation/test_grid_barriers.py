@@ -81,7 +81,6 @@ def test_what_blocks_read_behind_a_barrier_decides_where_they_write(grid: int) -
         start = end - np.count_nonzero(part % 3 == 0)
         assert sorted(found[start:end]) == sorted(part[part % 3 == 0])
     assert not found[len(kept) :].any()
-    # The block whose instructions the time model repeats has found what the others left.
     assert run.measurement.time.median_s < 1e-3
     assert not memlab.check(kernel, grid=grid, block=64, args=arguments).findings
 
