@@ -138,8 +138,7 @@ def open_cluster(
         client = _connect(distributed, scheduler)
         try:
             declared = [
-                "GPU" in info.get("resources", {})
-                for info in client.scheduler_info()["workers"].values()
+                "GPU" in info.get("resources", {}) for info in _scheduler_workers(client).values()
             ]
             on_gpu = _wants_gpu(definition.devices, any(declared))
             return DaskPool(client, definition, on_gpu, place=scheduler)
@@ -328,7 +327,11 @@ class DaskPool:
         if self._local is not None:
             self._local.restart_dead()
         try:
-            workers = self._client.scheduler_info()["workers"]
+            workers = _scheduler_workers(self._client)
+        except OSError as error:
+            if self._client.status == "connecting":
+                return
+            raise self._scheduler_error(error) from None
         except Exception as error:
             raise self._scheduler_error(error) from None
         if self._client.status not in ("running", "connecting"):
@@ -431,6 +434,19 @@ def _connect(distributed: Any, address: str) -> Any:
             f"no Dask scheduler answers at {address} ({reason}): start one with 'dask scheduler', "
             "or check the address"
         ) from None
+
+
+def _scheduler_workers(client: Any) -> dict[str, Any]:
+    """What the scheduler knows of each worker, by address.
+
+    `Client.scheduler_info` is not used: it returns a cache that the client's own thread replaces
+    from time to time by one without workers.
+
+    Raises:
+        OSError: The scheduler does not answer.
+    """
+    workers: dict[str, Any] = client.sync(client.scheduler.identity)["workers"]
+    return workers
 
 
 def _wants_gpu(devices: Sequence[str], gpu_there: bool) -> bool:
