@@ -197,10 +197,10 @@ def hardware_rows(launches_to_run: Iterable[Launch]) -> Iterator[Row]:
 
 def _measured(launch: Launch, more: Iterable[str], architecture: Architecture) -> Row:
     metrics = ncu.profile(launch, more=more)
-    cubin = compile_launch(launch, architecture).cubin
+    compiled = compile_launch(launch, architecture)
     settings = TimingSettings(samples=SAMPLES)
     time, verification, _, _ = measure_launch(
-        0, launch, cubin, 0, settings, None, meanwhile=lambda: None
+        0, launch, compiled, 0, settings, None, meanwhile=lambda: None
     )
     if verification.status == "failed":
         raise MemlabError("its result is wrong")

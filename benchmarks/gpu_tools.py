@@ -143,7 +143,7 @@ def launch_all() -> None:
     """The main function of the process that Nsight Compute observes."""
     with GpuSession(0) as session:
         for case in cases(CudaDevice(0).properties):
-            ready = prepare_on_gpu(session, case.launch, case.compiled.cubin, 0)
+            ready = prepare_on_gpu(session, case.launch, case.compiled, 0)
             for _ in range(NCU_LAUNCHES):
                 ready.run_once()
                 session.synchronize(case.name)

@@ -82,7 +82,7 @@ def launch_energy_j(prepared: PreparedLaunch) -> float:
     return measure_energy(
         gpu_index(prepared.device.key),
         prepared.launch,
-        prepared.compile().loadable,
+        prepared.compile(),
         prepared.seed,
         prepared.settings.timeout_s,
         prepared.progress,

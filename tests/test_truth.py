@@ -10,10 +10,13 @@ from benchmarks.truth import cases, data, measure
 from benchmarks.truth.compare import rank_correlation
 from benchmarks.truth.measured import measured_launches
 from benchmarks.truth.modelled import modelled
+from memlab.device.compiler.compile import CompiledKernel
 from memlab.device.datasheets import loader
 from memlab.device.emulation.device import EmulatedDevice
+from memlab.device.measurement import Resources
 
 WRITTEN = list(cases.written_cases())
+NO_CODE = CompiledKernel((9, 0), "", b"", Resources(0, 0, 0), "")
 PROFILED = """\
 launched: first
 launched: lost
@@ -65,7 +68,7 @@ def test_profiled_kernels_are_told_apart_by_their_order() -> None:
         ("first", "lost", "second"), ("same", "gone", "other"), prepared.values(), strict=True
     ):
         renamed = replace(launch, entry=entry, references={})
-        group.append(measure.Prepared(name, "", False, renamed, b""))
+        group.append(measure.Prepared(name, "", False, renamed, NO_CODE))
     rows = dict(measure.rows_by_launch(PROFILED, group))
     assert rows == {
         "first": {"gpu__time_duration.sum": "1200", "dram__bytes_read.sum": "64"},

@@ -22,7 +22,7 @@ from benchmarks.counters import DATASHEET
 from benchmarks.truth import metrics
 from benchmarks.truth.cases import all_cases
 from benchmarks.truth.data import write_array
-from memlab.device.compiler.compile import compile_launch
+from memlab.device.compiler.compile import CompiledKernel, compile_launch
 from memlab.device.datasheets import loader
 from memlab.device.gpu.device import LoadedLaunch, prepare_on_gpu
 from memlab.device.gpu.driver import translated_errors
@@ -53,14 +53,14 @@ class Prepared:
         kind: Its kind.
         held_out: Whether it is put aside.
         launch: The launch, without references.
-        cubin: Its machine code.
+        compiled: Its code.
     """
 
     name: str
     kind: str
     held_out: bool
     launch: Launch
-    cubin: bytes
+    compiled: CompiledKernel
 
 
 def prepare(folder: Path, only: Sequence[str] = ("",)) -> None:
@@ -76,9 +76,9 @@ def prepare(folder: Path, only: Sequence[str] = ("",)) -> None:
         if not case.matches(only):
             continue
         launch = case.launch()
-        cubin = compile_launch(launch, properties.compute_capability).cubin
+        compiled = compile_launch(launch, properties.compute_capability)
         plain = replace(launch, references={})
-        prepared.append(Prepared(case.name, case.kind, case.held_out, plain, cubin))
+        prepared.append(Prepared(case.name, case.kind, case.held_out, plain, compiled))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / LAUNCHES).write_bytes(pickle.dumps(prepared))
     size_mib = (folder / LAUNCHES).stat().st_size / 2**20
@@ -130,7 +130,7 @@ def _load(session: GpuSession, one: Prepared) -> LoadedLaunch:
     for buffer in one.launch.buffers:
         if isinstance(buffer, Buffer) and isinstance(buffer.fill, NpyFile):
             write_array(Path(buffer.fill.path))
-    return prepare_on_gpu(session, one.launch, one.cubin, SEED)
+    return prepare_on_gpu(session, one.launch, one.compiled, SEED)
 
 
 def measure(folder: Path, table: Path, limit_s: float) -> None:

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from memlab.device.budget import Budget
-from memlab.device.compiler.compile import compile_launch
+from memlab.device.compiler.compile import CompiledKernel, compile_launch
 from memlab.device.compiler.ptx_text import waits_for_grid
 from memlab.device.datasheets import loader
 from memlab.device.emulation.device import emulate_if_supported, resident_blocks
-from memlab.device.gpu import driver as gpu_driver
 from memlab.device.gpu import query as gpu_query
 from memlab.device.gpu.driver import translated_errors
 from memlab.device.gpu.session import GpuSession
@@ -38,7 +37,6 @@ from memlab.device.outputs import Outputs
 from memlab.device.properties import MACHINE_FIGURES, DeviceProperties, device_summary
 from memlab.device.structure_arrays import array_type
 from memlab.device.verification import ActualOutput, checked_positions, verify
-from memlab.errors import UsageError
 from memlab.kernels.launch import Buffer, Launch
 
 if TYPE_CHECKING:
@@ -136,15 +134,10 @@ class CudaDevice:
         (progress or ignore_progress)("compiling", None)
         compiled = compile_launch(launch, properties.compute_capability)
         resident = resident_blocks(launch, compiled, properties)
-        if waits_for_grid(compiled.ptx, launch.entry):
-            raise UsageError(
-                f"the blocks of {launch.kernel} wait for the whole grid, for which memlab cannot "
-                f"launch it on a GPU: {gpu_driver.USE_EMULATOR_STEP}"
-            )
         time, verification, outputs, emulation = measure_launch(
             self.index,
             launch,
-            compiled.loadable,
+            compiled,
             seed,
             self._settings,
             progress,
@@ -194,7 +187,7 @@ def _filled_from_datasheet(
 def measure_launch(
     index: int,
     launch: Launch,
-    cubin: bytes,
+    compiled: CompiledKernel,
     seed: int,
     settings: TimingSettings,
     progress: Progress | None,
@@ -206,7 +199,7 @@ def measure_launch(
     Args:
         index: The GPU's number.
         launch: The launch.
-        cubin: Its machine code.
+        compiled: Its code.
         seed: Seed of the inputs and of the rows that are verified.
         settings: When to stop timing, and when to give a launch up.
         progress: Called with the current step.
@@ -230,7 +223,7 @@ def measure_launch(
     }
     # A reference may be a function that another process cannot import.
     sent = replace(launch, references={})
-    task = (index, sent, cubin, seed, positions, settings, keep_outputs)
+    task = (index, sent, compiled, seed, positions, settings, keep_outputs)
     with Worker(run_and_time, *task) as worker:
         inputs = make_inputs(launch, seed)
         compared, arrays = worker.take(progress)
@@ -246,7 +239,7 @@ def run_and_time(
     link: WorkerLink,
     index: int,
     launch: Launch,
-    cubin: bytes,
+    compiled: CompiledKernel,
     seed: int,
     positions: Mapping[str, NDArray[np.int64]],
     settings: TimingSettings,
@@ -262,7 +255,7 @@ def run_and_time(
     """
     link.report("preparing inputs")
     with GpuSession(index, link, settings.timeout_s) as session:
-        ready = prepare_on_gpu(session, launch, cubin, seed)
+        ready = prepare_on_gpu(session, launch, compiled, seed)
         link.report(f"running {launch.kernel}")
         with translated_errors(launch.kernel):
             ready.run_once()
@@ -333,14 +326,14 @@ class LoadedLaunch:
 
 
 def prepare_on_gpu(
-    session: GpuSession, launch: Launch, cubin: bytes, seed: int, poison: bool = True
+    session: GpuSession, launch: Launch, compiled: CompiledKernel, seed: int, poison: bool = True
 ) -> LoadedLaunch:
     """Load a launch's code, make its inputs, copy them to the GPU, and poison its outputs.
 
     Args:
         session: The GPU.
         launch: The launch.
-        cubin: Its machine code.
+        compiled: Its code.
         seed: Seed of the inputs.
         poison: Whether to poison the outputs; a sanitizer would regard them as written.
 
@@ -350,7 +343,8 @@ def prepare_on_gpu(
     """
     inputs = make_inputs(launch, seed)
     constants = {buffer.name: inputs[buffer.name] for buffer in launch.constants}
-    function = session.load(cubin, launch.entry, constants)
+    cooperative = waits_for_grid(compiled.ptx, launch.entry)
+    function = session.load(compiled.loadable, launch.entry, constants, cooperative)
     memory = {
         buffer.name: _allocate(session, buffer, inputs.get(buffer.name), poison)
         for buffer in launch.buffers

@@ -114,7 +114,14 @@ FAULTS: dict[str, DriverFault] = {
     "cuLaunchKernel failed: invalid argument": _LAUNCH_REFUSED,
     "cuLaunchKernel failed: invalid value": _LAUNCH_REFUSED,
     "cuFuncSetAttribute failed: invalid argument": _LAUNCH_REFUSED,
+    "cuLaunchKernelEx failed: invalid argument": _LAUNCH_REFUSED,
     "cluster misconfiguration": _LAUNCH_REFUSED,
+    "too many blocks in cooperative launch": DriverFault(
+        UsageError,
+        "waits for the whole grid, which is not resident at once "
+        "(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE)",
+        "use fewer blocks",
+    ),
     "no kernel image": _gpu_fault(
         "was compiled for another GPU, or the driver is too old for it "
         "(CUDA_ERROR_NO_BINARY_FOR_GPU)",

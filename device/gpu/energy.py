@@ -16,6 +16,7 @@ from memlab.errors import DeviceError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from memlab.device.compiler.compile import CompiledKernel
     from memlab.device.gpu.worker import WorkerLink
     from memlab.device.measurement import Progress
     from memlab.kernels.launch import Launch
@@ -27,14 +28,19 @@ BATCH_S = 0.1
 
 
 def measure_energy(
-    index: int, launch: Launch, cubin: bytes, seed: int, timeout_s: float, progress: Progress | None
+    index: int,
+    launch: Launch,
+    compiled: CompiledKernel,
+    seed: int,
+    timeout_s: float,
+    progress: Progress | None,
 ) -> float:
     """Measure the energy that one launch takes, with warm caches, the idle power included.
 
     Args:
         index: The GPU's number.
         launch: The launch; it is known to end.
-        cubin: Its machine code.
+        compiled: Its code.
         seed: Seed of the inputs.
         timeout_s: The limit of one launch, seconds.
         progress: Called with the current step.
@@ -48,19 +54,24 @@ def measure_energy(
     """
     sent = replace(launch, references={})
     joules: float = call_in_worker(
-        repeat_launch, index, sent, cubin, seed, timeout_s, progress=progress
+        repeat_launch, index, sent, compiled, seed, timeout_s, progress=progress
     )
     return joules
 
 
 def repeat_launch(
-    link: WorkerLink, index: int, launch: Launch, cubin: bytes, seed: int, timeout_s: float
+    link: WorkerLink,
+    index: int,
+    launch: Launch,
+    compiled: CompiledKernel,
+    seed: int,
+    timeout_s: float,
 ) -> float:
     """The worker's task: repeat a launch for `MEASURED_S`; return joules per launch."""
     from memlab.device.gpu.device import prepare_on_gpu
 
     with GpuSession(index, link, timeout_s) as session, ExitStack() as stack:
-        ready = prepare_on_gpu(session, launch, cubin, seed)
+        ready = prepare_on_gpu(session, launch, compiled, seed)
         read_joules = energy_reader(pycuda_device(index).pci_bus_id(), stack)
         with translated_errors(launch.kernel):
             ready.run_once()

@@ -30,6 +30,7 @@ import numpy as np
 from memlab.device.compiler.compile import compile_unit
 from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.gpu import driver as gpu_driver
+from memlab.device.gpu.cooperative_kernel import CooperativeKernel
 from memlab.device.gpu.driver import CHECK_NVIDIA_SMI_STEP, read_attribute, translated_errors
 from memlab.device.gpu.nvml import sm_clock_reader
 from memlab.device.gpu.timing import (
@@ -146,7 +147,11 @@ class GpuSession:
                 raise error
 
     def load(
-        self, cubin: bytes, entry: str, constants: Mapping[str, NDArray[Any]] | None = None
+        self,
+        cubin: bytes,
+        entry: str,
+        constants: Mapping[str, NDArray[Any]] | None = None,
+        cooperative: bool = False,
     ) -> Any:
         """Load machine code and return one of its kernels, to pass to `launch`.
 
@@ -154,12 +159,18 @@ class GpuSession:
             cubin: The machine code.
             entry: The kernel's name in it.
             constants: Values of its `__constant__` and `__device__` arrays, by symbol.
+            cooperative: Whether its blocks wait for the whole grid.
 
         Raises:
             DeviceError: The driver cannot load it.
         """
         driver = gpu_driver.pycuda_driver()
         with translated_errors(entry, self._memlab_kernels), self._driver_deadline(f"load {entry}"):
+            if cooperative:
+                kernel = CooperativeKernel(cubin, entry, self._stack.callback)
+                for name, values in (constants or {}).items():
+                    kernel.fill(name, values)
+                return kernel
             module = driver.module_from_buffer(cubin)
             for name, values in (constants or {}).items():
                 address, _ = module.get_global(name)

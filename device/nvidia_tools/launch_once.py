@@ -31,7 +31,7 @@ def launch_once(request: LaunchRequest) -> None:
     launch, properties = request.launch, gpu_query.query_properties(request.index)
     compiled = compile_launch(launch, properties.compute_capability)
     with GpuSession(request.index) as session:
-        ready = prepare_on_gpu(session, launch, compiled.loadable, request.seed, request.poison)
+        ready = prepare_on_gpu(session, launch, compiled, request.seed, request.poison)
         with translated_errors(launch.kernel):
             ready.run_once()
         session.synchronize(launch.kernel)

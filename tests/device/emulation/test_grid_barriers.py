@@ -7,10 +7,7 @@ import memlab
 from memlab.device.compiler import ptx_text
 from memlab.device.compiler.compile import compile_unit
 from memlab.device.compiler.translation_unit import TranslationUnit
-from memlab.device.datasheets import loader
-from memlab.device.gpu.device import CudaDevice
 from memlab.device.tracing.records import ElementAccess
-from memlab.launching import prepare
 
 HEADER = "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;\n"
 
@@ -149,13 +146,3 @@ def test_only_kernels_that_wait_need_a_cooperative_launch() -> None:
     out = memlab.out(1024 * blocks, "f32")
     run = memlab.run(memlab.source(source, "plain"), grid=blocks, block=1024, args=[out])
     assert (run.outputs["x"] == 1).all()
-
-
-def test_a_gpu_is_not_given_such_a_kernel() -> None:
-    x = memlab.inout(np.ones(64, np.float32))
-    given = {"grid": 1, "block": 64, "args": [x, memlab.inout(np.ones(64, np.float32)), 64, 1]}
-    prepared = prepare(memlab.source(RELAXATION), given, device="h200")
-    gpu = CudaDevice.__new__(CudaDevice)
-    gpu.properties = loader.load_datasheet("h200")
-    with pytest.raises(memlab.UsageError, match=r"wait for the whole grid.*--device h200"):
-        gpu.run(prepared.launch, 0)

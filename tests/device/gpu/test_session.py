@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memlab.device.compiler.compile import compile_launch, compile_unit
+from memlab.device.compiler.compile import CompiledKernel, compile_launch, compile_unit
 from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.gpu import session as gpu_session
 from memlab.device.gpu.device import CudaDevice, prepare_on_gpu
@@ -127,10 +127,10 @@ def cold_and_warm(link: WorkerLink, cubin: bytes) -> tuple[Samples, Samples]:
         return cold, warm
 
 
-def counted(link: WorkerLink, launch: Launch, cubin: bytes) -> list[list[int]]:
+def counted(link: WorkerLink, launch: Launch, compiled: CompiledKernel) -> list[list[int]]:
     """The increase of a launch's array after timing: with, then without `restore`."""
     with GpuSession(0, link) as session:
-        ready, (output,) = prepare_on_gpu(session, launch, cubin, seed=0), launch.outputs
+        ready, (output,) = prepare_on_gpu(session, launch, compiled, seed=0), launch.outputs
         grown = []
         for restore in (ready.restore, None):
             session.time(ready.run_once, QUICK, restore=restore)
@@ -163,7 +163,7 @@ def test_a_launch_timed_cold_finds_nothing_in_the_l2(cubin: bytes) -> None:
 def test_every_sample_finds_the_arrays_as_they_were(device: CudaDevice, tmp_path: Path) -> None:
     launch = own(device, tmp_path, "count_launches", "inout:i32[32]")
     compiled = compile_launch(launch, device.properties.compute_capability)
-    restored, grown = call_in_worker(counted, launch, compiled.cubin)
+    restored, grown = call_in_worker(counted, launch, compiled)
 
     assert restored == [1] * 32
     assert set(grown) == {grown[0]}
