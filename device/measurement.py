@@ -172,6 +172,8 @@ class Counters(NamedCounters):
         texture_sectors: Sectors of these, of each request its own.
         surface_requests: Global load and store instructions that access a surface, per warp.
         surface_sectors: Sectors of these.
+        bulk_requests: Bulk copies to or from global memory; they do not pass the L1.
+        bulk_sectors: Sectors of these.
         flop_fp32: FLOPs executed by the FP32 pipe; one FMA is two.
         flop_fp64: FLOPs executed by the FP64 pipe.
         flop_fp16: FLOPs of `half` outside the tensor cores; one FMA of a `half2` is four. (Nsight
@@ -237,6 +239,8 @@ class Counters(NamedCounters):
     texture_sectors: int = 0
     surface_requests: int = 0
     surface_sectors: int = 0
+    bulk_requests: int = 0
+    bulk_sectors: int = 0
     flop_fp32: int = 0
     flop_fp64: int = 0
     flop_fp16: int = 0

@@ -67,7 +67,7 @@ def total_counters(
             for index, step in enumerate(program.steps)
             if step.row.view == view and step.row.space == "global"
         )
-        for view in ("texture", "surface")
+        for view in ("texture", "surface", "bulk")
         for name, column in (("requests", tally.requests), ("sectors", tally.sectors))
     }
     detailed = Counters(accesses=table)

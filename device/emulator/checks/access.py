@@ -25,7 +25,8 @@ class MemoryAccess:
         units: The units of all lanes, lane by lane, shape (n * width,).
         element_bytes: Bytes per element; a lane moves one element or a vector of them.
         unit_bytes: Bytes per unit of memory, the resolution of the checks in this space.
-        values: For a store, returns the stored bytes, shape (n, bytes per lane).
+        values: For a store, returns the stored bytes, shape (n, bytes per lane); None where they
+            are not compared.
     """
 
     step: int
@@ -37,7 +38,7 @@ class MemoryAccess:
     units: Lanes
     element_bytes: int
     unit_bytes: int
-    values: Callable[[], Lanes]
+    values: Callable[[], Lanes] | None
 
     @property
     def space(self) -> str:

@@ -49,6 +49,7 @@ class BoundsCheck:
         threads: Lanes,
         size: int,
         load: bool,
+        alignment: int = 0,
     ) -> Lanes:
         """The lanes whose access is in bounds, aligned and permitted; the others are reported.
 
@@ -60,9 +61,10 @@ class BoundsCheck:
             threads: The lanes' threads, shape (lanes,).
             size: Bytes per lane.
             load: Whether the access only reads.
+            alignment: Bytes of which addresses and the size must be multiples; 0 for the size.
         """
         starts, ends, permits = self._candidate_arrays(step, segment, load)
-        misaligned = active & ((address & (size - 1)) != 0)
+        misaligned = active & (((address | size) & ((alignment or size) - 1)) != 0)
         inside, read_only = np.zeros((2, len(address)), np.bool_)
         for start, end, permitted in zip(starts, ends, permits, strict=True):
             in_array = (address >= start) & (address <= end - size)

@@ -227,7 +227,7 @@ class Checker(ExecutionPolicy):
             units=units.reshape(-1),
             element_bytes=instruction.element_bytes,
             unit_bytes=unit_bytes,
-            values=values,
+            values=values if instruction.sources else None,
         )
         if self._initialisation is not None:
             self._initialisation.access(permitted)
@@ -279,6 +279,7 @@ class Checker(ExecutionPolicy):
             self._numbers,
             instruction.size,
             instruction.kind == "load",
+            instruction.alignment,
         )
 
     @property

@@ -40,6 +40,7 @@ from memlab.device.emulator.codegen.check_layout import (
 from memlab.device.emulator.codegen.frame import lay_out_frame
 from memlab.device.emulator.codegen.layout import SPACES
 from memlab.device.emulator.codegen.stretches import has_member_mask, is_partial
+from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory
 from memlab.device.emulator.program.program import DecodedInstruction, Program, bytes_moved
@@ -316,6 +317,7 @@ def _check_kind(index: int, program: ProgramAnalysis, checks_races: bool) -> str
     if step.row.kind in ACCESS_KINDS:
         kind = ACCESS_KINDS[step.row.kind]
         is_known = step.row.space in SPACES[:-1] and index not in program.async_copies
+        is_known &= not is_bulk_access(step.row)
     elif step.row.kind == "barrier":
         kind, is_known = "barrier", is_plain_barrier and not is_partial(step)
     elif is_warp_barrier(step):

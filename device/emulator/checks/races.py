@@ -243,7 +243,7 @@ class RaceCheck:
         meanwhile, they are reported: the bytes may be equal only in the emulator, in which all
         threads read before one writes.
         """
-        if access.kind != "store":
+        if access.kind != "store" or access.values is None:
             return np.zeros(len(positions), np.bool_)
         unit = access.unit_bytes
         old = access.segment.data.reshape(-1, unit)
@@ -285,6 +285,9 @@ class RaceCheck:
         """
         lost = np.flatnonzero(left != entries)
         if not lost.size:
+            return
+        if access.values is None:
+            self._report_race("WAW", access, lost, left[lost])
             return
         winners = np.searchsorted(access.threads, left[lost] & THREAD_MASK)
         new = access.values().reshape(len(access.lanes), access.width, -1)

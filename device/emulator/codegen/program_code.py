@@ -38,10 +38,10 @@ from memlab.device.emulator.program.polling_loops import PollingLoop, find_polli
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
+    bytes_moved,
     instructions_in_loops,
-    is_fetch,
 )
-from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address
+from memlab.device.emulator.ptx.parser import Address
 
 _CLOCK_STEP = 64  # cycles by which a clock advances at each read, so that timed waits end
 _LARGE_PROGRAM_INSTRUCTIONS = 1000
@@ -289,9 +289,7 @@ def _sites(program: Program) -> NDArray[np.void]:
         row = step.row
         if row.kind not in ("load", "store", "atomic", "reduce"):
             continue
-        width = TYPE_BYTES[(row.to if row.kind == "load" else row.of)[0]]
-        if is_fetch(row):  # it counts the bytes itself
-            width = 1
+        width = bytes_moved(row) // row.vector
         address = next(o for o in step.instruction.operands if isinstance(o, Address))
         kind = SITE_KINDS.index("atomic" if row.kind == "reduce" else row.kind)
         records.append(

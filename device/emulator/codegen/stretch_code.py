@@ -7,18 +7,20 @@ that execute the stretch. In between, the other lanes may hold anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 
+from memlab.device.emulator.codegen.bulk.loops import bit_loop
+from memlab.device.emulator.codegen.bulk.moves import bulk_function
 from memlab.device.emulator.codegen.frame import FrameLayout
 from memlab.device.emulator.codegen.layout import ADDRESSES, Addresses, Context
 from memlab.device.emulator.codegen.records import Pointer, Reference, building
 from memlab.device.emulator.codegen.stretches import Stretch
+from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access
 from memlab.device.emulator.isa.rows import Row
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.isa.textures import CHANNELS
@@ -63,6 +65,8 @@ RUNTIME_TYPES: Mapping[str, ir.FunctionType] = {
     "load": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, POINTER]),
     "store": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, POINTER]),
     "fetch": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, I64, POINTER, POINTER]),
+    "read_bulk": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, I64, POINTER, POINTER]),
+    "place_bulk": ir.FunctionType(I32, [*[POINTER] * 3, I32, I64, *[POINTER] * 3]),
     "prepare_atomic": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, POINTER]),
 }
 """The functions of `memory_code` that stretches call."""
@@ -169,6 +173,8 @@ class _StretchWriter:
                 self._compute(step, guard)
             case "load" if is_fetch(step.row):
                 self._fetch(index, step, guard)
+            case "load" | "store" | "reduce" if is_bulk_access(step.row):
+                self._copy_bulk(index, step, guard)
             case "load" | "store" | "atomic" | "reduce":
                 self._access(index, step, guard)
             case "nothing":
@@ -288,6 +294,30 @@ class _StretchWriter:
             place = _element(b, results, number, U32.bits // 8)
             loaded = b.load(place, typ=shaped(U32, WARP_SIZE), align=_ALIGNMENT_BYTES)
             self._set(result, Value(b, loaded, U32), row.to[0], guard)
+
+    def _copy_bulk(self, index: int, step: DecodedInstruction, guard: _Guard | None) -> None:
+        """One half of a bulk copy."""
+        b, row, operands = self._b, step.row, step.instruction.operands
+        reads = row.kind == "load"
+        address, *inputs = operands[1:] if reads else operands
+        assert isinstance(address, Address)
+        names = [f"bulk{number}" for number in range(len(inputs))]
+        buffers = [self._buffer(name) for name in names]
+        for buffer, operand, ptx_type in zip(buffers, inputs, row.of, strict=True):
+            b.store(self._source(operand, ptx_type).ir, buffer, align=_ALIGNMENT_BYTES)
+        record = shared_stack_array(b, "bulk", BYTE, ADDRESSES.itemsize)
+        place = self._addresses(address, row.space, row.opcode)
+        Reference(record, Addresses).address = Value(b, place, S64)
+        site = (self._field("sites") + self._code.sites[index]).start
+        result, lanes = self._buffer("places"), self._mask if guard is None else guard.word
+        # A guard that holds for no lane leaves an empty mask, for which nothing happens.
+        if reads:
+            self._call_runtime("read_bulk", record, site, lanes, self._warp, *buffers, result)
+            loaded = b.load(result, typ=shaped(U64, WARP_SIZE), align=_ALIGNMENT_BYTES)
+            self._set(operands[0], Value(b, loaded, U64), row.to[0], guard)
+            return
+        self._call_runtime("place_bulk", record, site, lanes, self._warp, *buffers, result)
+        b.call(bulk_function(b, row), [lanes, result, *buffers])
 
     def _call(
         self,
@@ -525,7 +555,7 @@ def _atomic_function(
         b: ir.IRBuilder, mask: ir.Value, pointers: ir.Value, old: ir.Value, *sources: ir.Value
     ) -> None:
         for number in range(row.vector):
-            with _bit_loop(b, mask) as lane:
+            with bit_loop(b, mask) as lane:
                 start = b.load(b.gep(pointers, [lane], source_etype=I64), typ=POINTER)
                 place = b.gep(start, [I64(number * width)], source_etype=BYTE)
                 before = b.load(place, typ=moved.ir, align=width)
@@ -545,24 +575,6 @@ def _atomic_function(
 
     arguments = [I32, *[POINTER] * (2 + len(kinds))]
     return internal_function(b, f"atomic.{row.opcode}", ir.VoidType(), arguments, write)
-
-
-@contextmanager
-def _bit_loop(b: ir.IRBuilder, bits: ir.Value) -> Iterator[ir.Value]:
-    """A loop over the set bits of an integer, lowest first; the body gets their places as `i64`."""
-    before = b.block
-    head, body, end = (b.append_basic_block(f"bits.{part}") for part in ("head", "body", "end"))
-    b.branch(head)
-    b.position_at_end(head)
-    left = b.phi(bits.type, "bits.left")
-    left.add_incoming(bits, before)
-    b.cbranch(b.icmp_unsigned("!=", left, bits.type(0)), body, end)
-    b.position_at_end(body)
-    place = b.cttz(left, ir.IntType(1)(1))
-    yield place if place.type == I64 else b.zext(place, I64)
-    left.add_incoming(b.and_(left, b.sub(left, left.type(1))), b.block)
-    b.branch(head)
-    b.position_at_end(end)
 
 
 def _constant(b: ir.IRBuilder, operand: Immediate, element: ElementType) -> Value:

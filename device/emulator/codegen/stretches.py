@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.program.code_layout import successors
 from memlab.device.emulator.program.program import (
@@ -115,7 +116,7 @@ def find_stretches(
                 starts.add(index)
                 phase.clear()
             phase |= dict.fromkeys(spaces, step.row.kind)
-            if step.row.kind in ("atomic", "reduce") and spaces:
+            if (step.row.kind in ("atomic", "reduce") and spaces) or is_bulk_access(step.row):
                 starts |= {index, index + 1}
                 phase.clear()
     ordered = sorted(

@@ -28,13 +28,15 @@ ROW_ADDRESSES = tuple(Register(f"%macro_row{index}") for index in range(5))
 """Addresses of rows of a matrix."""
 HALVES = tuple(Register(f"%macro_half{index}") for index in range(2))
 WORD64 = Register("%macro_long")
+BULK_SOURCE = Register("%macro_bulk")
+"""The generic address of what a bulk copy moves."""
 _PREDICATE, _GUARD = Register("%macro_chosen"), Register("%macro_guard")
 CARRY = Register("%macro_carry")
 """The condition code register's carry flag (PTX ISA, "Extended-Precision Arithmetic")."""
 
 REGISTERS = {
     **{register.name: "b32" for register in (*_WORDS, *_PARTS)},
-    **{register.name: "b64" for register in (WORD64, *ROW_ADDRESSES)},
+    **{register.name: "b64" for register in (WORD64, BULK_SOURCE, *ROW_ADDRESSES)},
     **{register.name: "b16" for register in HALVES},
     **{register.name: "pred" for register in (_PREDICATE, _GUARD, CARRY)},
 }

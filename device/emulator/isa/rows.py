@@ -60,7 +60,8 @@ class Row:
         bypass_l1: Whether L1 does not keep the accessed data (`.cg`, `.cv`, `.L1::no_allocate`).
         carry: `in`, `out` or `in out`, if the instruction reads or writes the carry flag, which is
             then its last source or destination; the types given to `op` lack it.
-        view: `texture` or `surface`, if the instruction accesses memory through such an object.
+        view: `texture` or `surface`, if the instruction accesses memory through such an object;
+            `bulk` if the copy engine executes it.
     """
 
     opcode: str

@@ -27,6 +27,7 @@ from memlab.device.emulator.isa import (
     wmma,
 )
 from memlab.device.emulator.isa.address_space import WINDOWS, is_in_space
+from memlab.device.emulator.isa.asynchronous import bulk_copies
 from memlab.device.emulator.isa.integers import absolute_difference, multiply_high, multiply_wide
 from memlab.device.emulator.isa.matrix_product import multiply_matrices
 from memlab.device.emulator.isa.rounding import computed_in
@@ -355,6 +356,54 @@ for end, types, function in (
 
 op("cp.async.{ca,cg}.shared.global", "", macros.copy_async, kind="macro")
 
+# --- Bulk copies ---------------------------------------------------------------------------
+_AT_BARRIER = ".mbarrier::complete_tx::bytes"
+for end, to, of in (
+    (f"shared::cluster.global{_AT_BARRIER}", "shared", "global"),
+    (f"shared.global{_AT_BARRIER}", "shared", "global"),
+    (f"shared::cluster.shared{_AT_BARRIER}", "shared", "shared"),
+    ("global.shared.bulk_group", "global", "shared"),
+):
+    op(f"cp.async.bulk.{end}", "", partial(bulk_copies.expand_copy, to, of), kind="macro")
+    if of == "shared":
+        reduction = partial(bulk_copies.expand_reduction, to, of)
+        for pattern in (
+            "{.add,.min,.max}.{u32,s32,u64,s64}",
+            "{.inc,.dec}.{u32}",
+            "{.and,.or,.xor}.{b32,b64}",
+            *(("{.add,.min,.max}.{f16,bf16}", "{.add}.{f32,f64}") if to == "global" else ()),
+            *(("{.add.noftz}.{f16,bf16}",) if to == "global" else ()),
+        ):
+            op(f"cp.reduce.async.bulk.{end}{pattern}", choosing=reduction, kind="macro")
+op("cp.async.bulk.prefetch.L2.global", kind="nothing")
+op("cp.async.bulk.{commit_group,wait_group,wait_group.read}", kind="nothing")
+for space in ("global", "shared"):
+    more: dict[str, Any] = {"space": space, "bypass_l1": True, "view": bulk_copies.VIEW}
+    op(f"bulk.read.{space}", "u32 -> b64", kind="load", **more)
+    op(f"bulk.write.{space}", "b64 u32 ->", kind="store", **more)
+    for end, function in (
+        ("add.{u32,s32,u64,s64}", operator.add),
+        ("min.{u32,s32,u64,s64}", minimum),
+        ("max.{u32,s32,u64,s64}", maximum),
+        ("inc.{u32}", integers.increment),
+        ("dec.{u32}", integers.decrement),
+        ("and.{b32,b64}", operator.and_),
+        ("or.{b32,b64}", operator.or_),
+        ("xor.{b32,b64}", operator.xor),
+    ):
+        op(f"bulk.reduce.{space}.{end}", "b64 u32 ->", function, kind="reduce", **more)
+    function = partial(_add_floats, "", "")
+    for end in ("{f16,bf16,f32,f64}", "noftz.{f16,bf16}"):
+        op(f"bulk.reduce.{space}.add.{end}", "b64 u32 ->", choosing=function, kind="reduce", **more)
+    function = partial(arithmetic.extreme, "")
+    op(
+        f"bulk.reduce.{space}.{{min,max}}.{{f16,bf16}}",
+        "b64 u32 ->",
+        kind="reduce",
+        **more,
+        choosing=lambda name, kind, *sources: arithmetic.extreme(name, "", "", kind, *sources),
+    )
+
 
 # --- Textures and surfaces -----------------------------------------------------------------
 def _surface_access(vector: str, ptx_type: str, _: str = "") -> dict[str, Any] | None:
@@ -478,6 +527,9 @@ for drop in ("", "_drop"):
     pattern = f"atom{{,.shared}}.arrive{drop}{{}}.{{u64}} mbarrier"
     function = partial(mbarrier.changed_state, drop)
     op(pattern, "u64 -> u64", function, kind="atomic", fields=_access)
+function = partial(mbarrier.changed_state, "")
+more = {"space": "shared", "view": bulk_copies.VIEW}
+op("atom.shared.arrive.u64 mbarrier of a bulk copy", "u64 -> u64", function, kind="atomic", **more)
 op("fence{,.sc,.mbarrier_init,.proxy.alias}", kind="nothing")
 op("fence.proxy.async{,.global,.shared}", kind="nothing")
 op("cp.async.{commit_group,wait_group,wait_all}", kind="nothing")

@@ -16,11 +16,11 @@ _TEXTURES = (
 )
 _ADVICE = (
     (
-        r"cp\.async\.bulk\.(?!tensor)",
-        "if cuda::memcpy_async became it, add --device a100: there it becomes cp.async",
+        r"cp\.(reduce\.)?async\.bulk\.(?!tensor)",
+        "of bulk copies it knows those of one block; others, such as multicast, need a GPU",
     ),
     (
-        r"cp\.async\.bulk\.tensor|tensormap|cp\.reduce",
+        r"cp\.(reduce\.)?async\.bulk\.tensor|tensormap",
         f"the tensor memory accelerator needs a GPU; {_OLDER_TRITON}",
     ),
     (r"wgmma|tcgen05", f"products of several warps need a GPU; {_OLDER_TRITON}"),

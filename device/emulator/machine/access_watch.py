@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from memlab.device.emulator.isa.address_space import split_by_space
+from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access
 from memlab.device.emulator.machine.memory import Lanes, Mask, Segment
 from memlab.device.emulator.machine.observer import Action, ExecutionPolicy, Observer
 from memlab.device.emulator.machine.operands import Source
@@ -27,13 +28,16 @@ class MemoryInstruction:
         index: Its position in the program.
         kind: `load`, `store` or `atomic`, which includes reductions.
         size: Bytes that a lane moves.
+        alignment: Bytes of which the address must be a multiple.
         element_bytes: Bytes of each of the elements, one or more, that a lane moves.
-        sources: The values that a store stores, an entry per element; else empty.
+        sources: The values that a store stores, an entry per element; else empty, also for the
+            write of a bulk copy.
     """
 
     index: int
     kind: Literal["load", "store", "atomic"]
     size: int
+    alignment: int
     element_bytes: int
     sources: Sequence[Source] = ()
 
@@ -81,22 +85,31 @@ def watch_access(
     sources: list[Source] = []
     if row.kind == "load":
         kind = "load"
+    elif is_bulk_access(row):
+        kind = "store" if row.kind == "store" else "atomic"
     elif row.kind == "store":
         kind = "store"
         stored = step.instruction.operands[1]
         items = stored.items if isinstance(stored, Vector) else (stored,)
         sources = [registers.source(item, row.of[0]) for item in items]
-    instruction = MemoryInstruction(index, kind, size, size // row.vector, sources)
+    instruction = MemoryInstruction(index, kind, size, size, size // row.vector, sources)
 
     def run(mask: Mask) -> None:
         address = np.broadcast_to(registers.address_base(operand) + operand.offset, len(mask))
-        spaces = [(row.space, 0, mask)]
+        parts = [(row.space, 0, mask, instruction)]
         if row.space == "generic":
-            spaces = list(split_by_space(address, mask))
+            parts = [(*part, instruction) for part in split_by_space(address, mask)]
+        elif is_bulk_access(row):
+            size = registers.read(step.instruction.operands[-1], "u32")
+            sizes = np.broadcast_to(size, len(mask)).astype(np.int64)
+            parts = [
+                (row.space, 0, mask & (sizes == size), replace(instruction, size=size))
+                for size in np.unique(sizes[mask]).tolist()
+            ]
         permitted = np.zeros_like(mask)
-        for space, window, lanes in spaces:
+        for space, window, lanes, described in parts:
             place = address - window if window else address
-            access = WatchedAccess(instruction, chunk.segments[space], place, lanes)
+            access = WatchedAccess(described, chunk.segments[space], place, lanes)
             chosen = policy.permitted_lanes(access)
             permitted |= chosen
             if chosen.any():

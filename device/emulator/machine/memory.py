@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from memlab.device.emulator.codegen.layout import ARRAY
 from memlab.device.emulator.codegen.use_code import NO_OTHER_WRITERS
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE
+from memlab.device.emulator.isa.asynchronous.bulk_copies import FAULT_TEXT, SIZE_FAULT
 from memlab.device.emulator.isa.textures import FAULT_TEXTS
 from memlab.errors import MemlabError
 from memlab.text import plural
@@ -239,6 +240,8 @@ def find_fault(segment: Segment, addresses: Lanes, size: int, what: str) -> tupl
         A message, and the number of the access.
     """
     for number, address in enumerate(addresses.tolist()):
+        if address == SIZE_FAULT:
+            return f"illegal {what}: {FAULT_TEXT}", number
         if segment.name == "global" and address in FAULT_TEXTS:
             return f"illegal {what} of a texture or surface: {FAULT_TEXTS[address]}", number
         where = f"{what} of {size} bytes at {segment.describe(address)}"

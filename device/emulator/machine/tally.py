@@ -10,7 +10,7 @@ import numpy as np
 from memlab.device.emulator.codegen.layout import COUNTERS
 from memlab.device.emulator.codegen.program_code import NativeProgram
 from memlab.device.emulator.machine.context import ChunkContext
-from memlab.device.emulator.program.program import is_fetch
+from memlab.device.emulator.program.program import counts_itself
 
 
 @dataclass
@@ -69,10 +69,10 @@ def tally_of(native: NativeProgram, context: ChunkContext) -> Tally:
     requested, used = np.zeros_like(lanes), np.zeros_like(lanes)
     at = native.sites["index"]
     requested[at] = lanes[at] * native.sites["size"]
-    fetches = [index for index in at if is_fetch(native.program.steps[index].row)]
-    requested[fetches] = counts["bytes"][fetches]
+    counted = [index for index in at if counts_itself(native.program.steps[index].row)]
+    requested[counted] = counts["bytes"][counted]
     used[at] = counts["addresses"][at] * native.sites["counted_bytes"]
-    used[fetches] = counts["used"][fetches]
+    used[counted] = counts["used"][counted]
     names = ("requests", "sectors", "wavefronts", "excessive")
     columns = [lanes, warps, *(counts[name] for name in names), requested, used, counts["words"]]
     return Tally(*(column.tolist() for column in columns))

@@ -10,6 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from memlab.device.emulator.isa import table
+from memlab.device.emulator.isa.asynchronous.bulk_copies import PIECE_BYTES, VIEW, is_bulk_access
 from memlab.device.emulator.isa.special_registers import is_special
 from memlab.device.emulator.isa.unsupported import unsupported_hint
 from memlab.device.emulator.program.access_merging import merged_widths
@@ -178,6 +179,8 @@ def load_program(
     leaders = {*entry.labels.values(), *(index + 1 for index, t in enumerate(targets) if t >= 0)}
     alignments = dict.fromkeys(shared, _STATIC_ALIGNMENT_BYTES)
     widths = merged_widths(entry.instructions, rows, leaders, alignments)
+    # The copy engine completes bytes at barriers without an instruction.
+    widths |= {n: 0 for n, row in enumerate(rows) if row.view == VIEW and row.kind == "atomic"}
     in_global = [variable for variable in variables if variable.space == "global"]
     if cooperative:
         in_global.append(GRID_WORKSPACE)
@@ -306,13 +309,21 @@ def is_fetch(row: table.Row) -> bool:
     return row.view == "texture" and row.space == "global"
 
 
+def counts_itself(row: table.Row) -> bool:
+    """Whether the machine code of an instruction counts the bytes that it accesses."""
+    return is_fetch(row) or is_bulk_access(row)
+
+
 def bytes_moved(row: table.Row) -> int:
     """Bytes per lane of a memory access; 0 for other instructions.
 
-    It is 1 for the fetch of a texture, whose size only the texture knows.
+    It is 1 for the fetch of a texture, whose size only the texture knows, and the unit of sizes for
+    a bulk copy.
     """
     if is_fetch(row):
         return 1
+    if is_bulk_access(row):
+        return PIECE_BYTES
     types = {"load": row.to, "store": row.of, "atomic": row.of, "reduce": row.of}.get(row.kind, ())
     return TYPE_BYTES[types[0]] * row.vector if types else 0
 

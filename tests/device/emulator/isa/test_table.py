@@ -20,7 +20,7 @@ ROWS = {
     for opcode, row in isa.TABLE.items()
     # Rows of the tensor cores, and rows that only macros use, have tests of their own.
     if not opcode.startswith(
-        ("mma", "ldmatrix", "movmatrix", "stmatrix", "wmma", "mbarrier", "tex", "surf")
+        ("mma", "ldmatrix", "movmatrix", "stmatrix", "wmma", "mbarrier", "tex", "surf", "bulk")
     )
 }
 COMPUTING = [row for row in ROWS.values() if row.kind in ("lanes", "warp")]
@@ -210,7 +210,10 @@ def test_an_unknown_opcode_is_named_with_its_lines() -> None:
 @pytest.mark.parametrize(
     ("line", "advice"),
     [
-        ("cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes", "--device a100"),
+        (
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster",
+            "multicast",
+        ),
         ("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32", "others need a GPU"),
         ("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "others need a GPU"),
         ("barrier.cluster.arrive", "launch plain blocks"),

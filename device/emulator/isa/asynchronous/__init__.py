@@ -1,0 +1,1 @@
+"""Asynchronous copies that the copy engine of an SM executes."""
