@@ -368,6 +368,11 @@ class _FindingBuilder:
                 "read through the read-only cache (ld.global.nc, from __ldg or const __restrict__) "
                 "of what the same launch writes: it may give the old value"
             )
+        if observation.kind == "missing proxy fence":
+            return (
+                "a bulk copy reads what a thread stored without fence.proxy.async between: it may "
+                "read what was there before"
+            )
         (second, size), (first, other_size) = map(self._access, (observation.at, observation.other))
         orders = [self.checker.memory_order(site) for site in (observation.at, observation.other)]
         are_atomic = STRONG in (levels := [order.level for order in orders]) and WEAK not in levels

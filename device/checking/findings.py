@@ -46,7 +46,8 @@ class CheckFinding:
         kind: The kind of mistake. memcheck: `out of bounds`, `misaligned`, `not writable` (a write
             to a constant, or to an input of the launch), `trap`. initcheck: `uninitialized read`,
             `never written`. racecheck: the hazards `RAW` (read after write), `WAR` and `WAW`,
-            `stale read` (through the read-only cache, of what the same launch wrote), and
+            `stale read` (through the read-only cache, of what the same launch wrote), `missing
+            proxy fence` (a bulk copy reads what threads stored), and
             `RAW or WAR` from a tool that does not distinguish them. synccheck: `divergent
             barrier`, `barrier not reached`, `grid barrier not reached`, `invalid mask`, `inactive
             source lane`. Kinds that only Compute Sanitizer knows keep its words: `missing wait`.

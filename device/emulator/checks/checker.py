@@ -367,6 +367,14 @@ class Checker(ExecutionPolicy):
             return lambda mask: races.fence(mask, scope)
         if races is not None and opcode == "cp.async.commit_group":
             return races.copies.commit
+        if races is not None and opcode.startswith("fence.proxy.async"):
+            return races.proxy_fence
+        if races is not None and opcode == "cp.async.bulk.commit_group":
+            return races.bulk.reads.commit
+        if races is not None and opcode.startswith("cp.async.bulk.wait_group"):
+            (count,) = step.instruction.operands
+            assert isinstance(count, Immediate)
+            return partial(races.wait_for_reads, but=count.bits)
         if races is not None and opcode.startswith("cp.async.wait"):
             pending_groups = None
             if opcode == "cp.async.wait_group":

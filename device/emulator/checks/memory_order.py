@@ -24,6 +24,7 @@ from memlab.device.emulator.codegen.check_layout import (
     VOLATILE,
     WEAK,
 )
+from memlab.device.emulator.isa.asynchronous.bulk_copies import VIEW
 from memlab.device.emulator.program.program import DecodedInstruction, bytes_moved, destinations
 from memlab.device.emulator.ptx.parser import Address, Immediate, Operand, Register, Symbol
 
@@ -93,7 +94,7 @@ def _memory_order_of(step: DecodedInstruction) -> MemoryOrder:
     )
     is_strong = level == STRONG
     # Compare-and-swap also emulates narrower atomics, next to loads of their own size.
-    any_size = level == WEAK or "cas" in words
+    any_size = level == WEAK or "cas" in words or step.row.view == VIEW
     return MemoryOrder(
         level,
         scope_of(step) if words & {"release", "acq_rel"} else None,
@@ -108,9 +109,15 @@ def is_fence(step: DecodedInstruction) -> bool:
     return name == "membar" or step.row.opcode in ("fence", "fence.sc")
 
 
+_ORDERING = (
+    *("cp.async.commit", "cp.async.wait", "cp.async.bulk.commit", "cp.async.bulk.wait"),
+    "fence.proxy.async",
+)
+
+
 def orders_accesses(step: DecodedInstruction) -> bool:
     """Whether an instruction only orders accesses: a fence, or the wait for asynchronous copies."""
-    return is_fence(step) or step.row.opcode.startswith(("cp.async.commit", "cp.async.wait"))
+    return is_fence(step) or step.row.opcode.startswith(_ORDERING)
 
 
 def scope_of(step: DecodedInstruction) -> int:

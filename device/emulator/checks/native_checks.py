@@ -175,7 +175,8 @@ class NativeChecks:
                 space["updates"] = 0
                 _point(space["reads"], shadow.read.recorded_accesses)
             shared = self._space["shared"]
-            shared["last_read"] = shared["last_update"] = 0
+            shared["last_read"] = PENDING_COPY_BIT if self._program.bulk_reads else 0
+            shared["last_update"] = 0
             shared["last_write"] = PENDING_COPY_BIT if self._program.async_copies else 0
             for number, index in enumerate(self._records["index"].tolist()):
                 if index in tools.races.exchanges.times:

@@ -17,7 +17,8 @@ from memlab.device.emulator.checks.memory_order import (
 )
 from memlab.device.emulator.checks.observations import Lanes
 from memlab.device.emulator.codegen.stretches import is_partial
-from memlab.device.emulator.isa import macros
+from memlab.device.emulator.isa import macros, mbarrier
+from memlab.device.emulator.isa.asynchronous.bulk_copies import VIEW
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
@@ -53,6 +54,10 @@ class ProgramAnalysis:
         early_loads: The loads that the compiler may have moved above the branch that needs them.
         uses_of_early_loads: The instructions that the value of such a load may reach.
         async_copies: The instructions that are the store of an asynchronous copy.
+        bulk_reads: Those that read what a bulk copy moves.
+        bulk_writes: Those by which a bulk copy writes to shared memory.
+        bulk_completions: Those that complete the bytes of a bulk copy at its barrier.
+        barrier_tests: The loads by which threads test an `mbarrier`.
         noncoherent_loads: The loads through the read-only cache (`ld.global.nc`).
         stores: Whether each instruction is a store, shape (instructions,).
         returning_atomics: Whether each is an atomic operation whose result is read.
@@ -73,6 +78,10 @@ class ProgramAnalysis:
     early_loads: Set[int]
     uses_of_early_loads: Set[int]
     async_copies: Collection[int]
+    bulk_reads: Collection[int]
+    bulk_writes: Collection[int]
+    bulk_completions: Collection[int]
+    barrier_tests: Collection[int]
     noncoherent_loads: Collection[int]
     stores: Lanes
     returning_atomics: Lanes
@@ -86,6 +95,15 @@ def analyze(program: Program) -> ProgramAnalysis:
     read = {name for step in steps for name in registers_read(step)}
     shuffles = {index for index, step in enumerate(steps) if is_shuffle(step)}
     early_loads = _find_early_loads(steps)
+    bulk: dict[str, frozenset[int]] = {
+        kind: frozenset(
+            index
+            for index, step in enumerate(steps)
+            if step.row.view == VIEW and step.row.kind == kind
+        )
+        for kind in ("load", "store", "atomic")
+    }
+    bulk_writes = frozenset(index for index in bulk["store"] if steps[index].row.space == "shared")
     return ProgramAnalysis(
         steps=steps,
         lines=np.array([step.instruction.source_line for step in steps]),
@@ -100,10 +118,17 @@ def analyze(program: Program) -> ProgramAnalysis:
         uses_of_shuffles=_find_uses(steps, shuffles),
         early_loads=early_loads,
         uses_of_early_loads=_find_uses(steps, early_loads),
-        async_copies=frozenset(
+        async_copies=bulk_writes
+        | frozenset(
             index
             for index, step in enumerate(steps)
             if macros.is_async_copy_store(step.instruction)
+        ),
+        bulk_reads=bulk["load"],
+        bulk_writes=bulk_writes,
+        bulk_completions=bulk["atomic"],
+        barrier_tests=frozenset(
+            index for index, step in enumerate(steps) if mbarrier.is_test(step.instruction)
         ),
         noncoherent_loads=frozenset(
             index for index, step in enumerate(steps) if ".nc" in step.instruction.opcode

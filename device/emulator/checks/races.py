@@ -13,6 +13,7 @@ import numpy as np
 
 from memlab.device.emulator.checks.access import MemoryAccess
 from memlab.device.emulator.checks.async_copies import AsyncCopies
+from memlab.device.emulator.checks.bulk_copies import BulkCopies
 from memlab.device.emulator.checks.happens_before import HappensBefore
 from memlab.device.emulator.checks.lane_exchanges import LaneExchanges
 from memlab.device.emulator.checks.memory_order import are_morally_strong
@@ -35,6 +36,7 @@ from memlab.device.emulator.codegen.check_layout import (
     VOLATILE,
     WEAK,
 )
+from memlab.device.emulator.isa.mbarrier import PHASE_SHIFT
 from memlab.device.emulator.machine.threads import Threads
 
 _FIRST_TIMES = 4096  # of accesses, for which there is room at first
@@ -48,6 +50,7 @@ class RaceCheck:
     Attributes:
         id_shifts: The thread-number shifts of the shadow memory (`ShadowMemory`).
         copies: The pending asynchronous copies.
+        bulk: The pending bulk copies.
         exchanges: The shuffles and votes into which loaded values went.
         release_acquire: The order made by fences and atomics.
         times: By time, the instruction and the packed memory order of an access.
@@ -81,7 +84,7 @@ class RaceCheck:
         self._lanes_per_block = threads.grid.padded_threads
         self._first_block = int(numbers[0]) >> THREAD_BITS
         self._shared_shadow = ShadowMemory(shared_units, self.id_shifts)
-        self.copies = AsyncCopies(threads.lanes)
+        self.copies, self.bulk = AsyncCopies(threads.lanes), BulkCopies(threads.lanes)
         self._fence_times = np.full((2, threads.lanes), -1, np.int64)  # by scope
         self.store_times = np.full(threads.lanes, -1, np.int64)
         self.release_acquire.begin()
@@ -111,8 +114,45 @@ class RaceCheck:
             now = self.order.time << TIME_SHIFT | marks[copied] & THREAD_MASK
             self._shared_shadow.written[units[copied]] = now
 
+    def proxy_fence(self, lanes: Lanes) -> None:
+        """Note a proxy fence of lanes, as a mask."""
+        self.bulk.fence_times[lanes] = self.order.time
+
+    def wait_for_reads(self, lanes: Lanes, but: int) -> None:
+        """Lanes, as a mask, wait for their bulk copies from shared memory, all groups but so many.
+
+        From then on, a completed one counts as a read at that time.
+        """
+        units, marks = self.bulk.reads.complete(lanes, but)
+        steps, _ = self._steps_and_orders(marks)
+        for step in np.unique(steps).tolist():
+            self._advance_clock(step, WEAK)
+            copied = steps == step
+            now = self.order.time << TIME_SHIFT | marks & THREAD_MASK
+            for entries in self._shared_shadow.read.recorded_accesses:
+                same = copied & (entries[units] == marks)
+                entries[units[same]] = now[same]
+
+    def _follow_barriers(self, access: MemoryAccess) -> None:
+        """Follow the barriers at which bulk copies complete."""
+        completes = access.step in self._program.bulk_completions
+        if not completes and access.step not in self._program.barrier_tests:
+            return
+        barriers = access.units[:: access.width]
+        start = barriers[:, None] * access.unit_bytes + np.arange(access.element_bytes)
+        words = access.segment.data[start].view(np.uint64)[:, 0]
+        phases = (words >> np.uint64(PHASE_SHIFT)).astype(np.int64)
+        if completes:
+            self.bulk.attach(access.lanes, barriers, phases)
+            return
+        for units, marks in self.bulk.complete(barriers.tolist(), phases.tolist()):
+            same = self._shared_shadow.written[units] == marks
+            self._shared_shadow.written[units[same]] = marks[same] & ~PENDING_COPY_BIT
+
     def access(self, access: MemoryAccess, is_async_copy: bool) -> None:
         """Check an access, and keep it for later ones."""
+        if access.space == "shared":
+            self._follow_barriers(access)
         shadow, order = self.shadow(access.space), self._access_order(access)
         level = order & LEVEL_MASK
         self._advance_clock(access.step, order)
@@ -124,6 +164,10 @@ class RaceCheck:
             races = self._compare("RAW", access, order, [shadow.written, *updated])
             if access.step in self._program.noncoherent_loads:
                 self._report_stale(access, races, [shadow.written, *updated[:1]])
+            if access.step in self._program.bulk_reads and access.space == "shared":
+                self._report_unfenced(access, races, shadow.written)
+                entries |= PENDING_COPY_BIT
+                self.bulk.reads.issue(access.units, entries, access.spread(access.lanes))
             shadow.read.add(access.units, entries)
             return
         conflicts = self._compare("WAR", access, order, shadow.read.recorded_accesses)
@@ -139,7 +183,8 @@ class RaceCheck:
             if is_async_copy:
                 shadow.written[access.units] |= PENDING_COPY_BIT
                 lanes = access.spread(access.lanes)
-                self.copies.issue(access.units, PENDING_COPY_BIT | entries, lanes)
+                copies = self.bulk if access.step in self._program.bulk_writes else self.copies
+                copies.issue(access.units, PENDING_COPY_BIT | entries, lanes)
         if access.kind == "store":
             self.store_times[access.lanes] = self.order.time
 
@@ -272,6 +317,27 @@ class RaceCheck:
         stale = np.flatnonzero(earlier)
         if stale.size:
             self._report_race("stale read", access, stale, earlier[stale])
+
+    def _report_unfenced(self, access: MemoryAccess, races: Lanes, written: Lanes) -> None:
+        """Report what a bulk copy reads that threads stored, without a proxy fence behind.
+
+        The thread that stored or the one that copies executes it.
+
+        Args:
+            access: The reads of copies.
+            races: The positions among its units that were reported as races.
+            written: The last store to each unit.
+        """
+        earlier = written[access.units]
+        earlier[races] = 0
+        steps, _ = self._steps_and_orders(earlier)
+        times = (earlier & ~PENDING_COPY_BIT) >> TIME_SHIFT
+        stored = (earlier != 0) & ~np.isin(steps, list(self._program.bulk_writes))
+        fences, own = self.bulk.fence_times, access.spread(access.lanes)
+        writers = np.where(stored, self._chunk_lanes(earlier & THREAD_MASK), 0)
+        missing = np.flatnonzero(stored & (fences[writers] < times) & (fences[own] < times))
+        if missing.size:
+            self._report_race("missing proxy fence", access, missing, earlier[missing])
 
     def _compare_lanes(self, access: MemoryAccess, entries: Lanes, left: Lanes) -> None:
         """Report lanes of this access that store different values to one unit.

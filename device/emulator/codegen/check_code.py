@@ -477,13 +477,13 @@ def note_access(
     state.time[0] = time
     state.steps[time], state.orders[time] = check.index, check.order
     if check.kind == _LOAD:
-        space.last_read = time
+        space.last_read = time if space.last_read < time else space.last_read
         note_in_history(state, footprint, base, space.reads)
     elif check.kind == _ATOMIC:
         space.last_update = time
         note_in_history(state, footprint, base, space.updates)
     else:
-        space.last_write = time
+        space.last_write = time if space.last_write < time else space.last_write
         for number in range(footprint.count):
             lane = footprint.lanes[number]
             unit = base + footprint.units[number]

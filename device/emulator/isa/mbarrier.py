@@ -20,7 +20,8 @@ _COUNT = (1 << _BITS) - 1
 _TRANSACTIONS = 2 * _BITS
 _TRANSACTION_BITS = 21
 _TRANSACTION_BYTES = (1 << _TRANSACTION_BITS) - 1
-_PHASE = _TRANSACTIONS + _TRANSACTION_BITS
+PHASE_SHIFT = _TRANSACTIONS + _TRANSACTION_BITS
+"""The bits of the word above which the completed phases are counted."""
 _ZERO, _ONE = Immediate("int", 0), Immediate("int", 1)
 
 
@@ -52,19 +53,19 @@ def changed_state(drop: str, old: Value, change: Value) -> Value:
     pending = (old & _COUNT) - arrivals
     transactions = (old >> _TRANSACTIONS) + (change >> _TRANSACTIONS) & _TRANSACTION_BYTES
     over = (pending | transactions) == 0
-    phase = (old >> _PHASE) + over.to(U64)
+    phase = (old >> PHASE_SHIFT) + over.to(U64)
     waiting = needed << _BITS | where(over, needed, pending)
-    return phase << _PHASE | transactions << _TRANSACTIONS | waiting
+    return phase << PHASE_SHIFT | transactions << _TRANSACTIONS | waiting
 
 
 def is_phase_complete(word: Value, token: Value) -> Value:
     """Whether the phase of a token is complete."""
-    return word >> _PHASE != token >> _PHASE
+    return word >> PHASE_SHIFT != token >> PHASE_SHIFT
 
 
 def is_parity_complete(word: Value, parity: Value) -> Value:
     """Whether the phase of this parity, the current or the previous one, is complete."""
-    return ((word >> _PHASE).to(U32) & 1) != (parity & 1)
+    return ((word >> PHASE_SHIFT).to(U32) & 1) != (parity & 1)
 
 
 def pending_arrivals(token: Value) -> Value:
@@ -131,3 +132,9 @@ def expand_test_wait(instruction: Instruction) -> Iterable[Instruction]:
     parity = ".parity" if ".parity" in instruction.opcode else ""
     yield substitute(instruction, f"ld.acquire.cta{_space(instruction)}.b64", WORD64, address)
     yield substitute(instruction, f"mbarrier.over{parity}", done, WORD64, token)
+
+
+def is_test(instruction: Instruction) -> bool:
+    """Whether an instruction is the load by which a thread tests a barrier."""
+    reads = instruction.opcode.startswith("ld.acquire.")
+    return reads and instruction.operands[0] == WORD64

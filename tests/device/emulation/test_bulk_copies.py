@@ -229,6 +229,21 @@ def test_a_stray_copy_is_a_fault_of_one_line(
     assert "\n" not in str(raised.value)
 
 
+def test_a_copy_stays_pending_behind_other_stores_and_barriers() -> None:
+    load = "ld.shared.u32 %r9, [tile];\nst.global.u32 [%d6], %r9;"
+    body = COPY.replace("OPERATION", load).replace("@!%p2 bra again;", "")
+    # Nobody tests the barrier; a store elsewhere and a barrier do not complete the copy.
+    tested = "again:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [ready], 0;"
+    assert tested in body
+    body = body.replace(tested, "st.shared.u32 [other], %r1;\nbar.sync 0;")
+    body = body.replace(".shared .align 8", ".shared .b32 other;\n.shared .align 8")
+    copies = np.zeros((1, 32, 3), np.uint32)
+    copies[0, 0] = 0, 0, 8192
+    arrays = {"x": np.zeros(8192, np.uint8), "pieces": copies, "out": np.zeros(8192, np.uint8)}
+    checked = check(kernel(body, PARAMETERS), arrays, inputs=("x", "pieces"), outputs=("out",))
+    assert ("racecheck", "RAW") in {(mistake.tool, mistake.kind) for mistake in checked.mistakes}
+
+
 def test_check_follows_copies() -> None:
     x = np.arange(8192, dtype=np.uint8)
     copies = np.zeros((1, 32, 3), np.uint32)

@@ -1,0 +1,29 @@
+// A bulk copy to shared memory that is read behind a barrier of the block, but without waiting for
+// the phase of the mbarrier at which the copy arrives.
+//
+// launch: --grid 2 --block 64 --arg in:f32[128] --arg out:f32[128]
+__device__ bool is_over(unsigned barrier, unsigned parity) {
+  unsigned over;
+  asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;"
+               " selp.u32 %0, 1, 0, p; }" : "=r"(over) : "r"(barrier), "r"(parity) : "memory");
+  return over;
+}
+
+__global__ void reversed(const float* a, float* b) {
+  __shared__ __align__(128) float s[64];
+  __shared__ unsigned long long word;
+  unsigned to = (unsigned)__cvta_generic_to_shared(s);
+  unsigned barrier = (unsigned)__cvta_generic_to_shared(&word);
+  int t = threadIdx.x, first = blockIdx.x * blockDim.x;
+  if (t == 0) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 256;" ::"r"(barrier) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 256, [%2];" ::"r"(to), "l"(a + first), "r"(barrier) : "memory");  // BUG racecheck: RAW
+  }
+  __syncthreads();
+#ifdef FIXED
+  while (!is_over(barrier, 0)) {
+  }
+#endif
+  b[first + t] = s[63 - t];  // BUG racecheck: RAW
+}
