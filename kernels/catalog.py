@@ -68,6 +68,13 @@ CATALOG: dict[str, Kernel] = {
             parameters=ladder.VECTORIZED_PARAMETERS,
             make_launch=ladder.launch_double_buffered,
         ),
+        Kernel(
+            name="warp-tiled",
+            summary="Matrix product; warps compute squares of 64 x 64",
+            source_file="warp_tiled.cu",
+            parameters=matmul.SIZE_PARAMETERS,
+            make_launch=ladder.launch_warp_tiled,
+        ),
         *(
             Kernel(
                 name=f"tensor-{element}",

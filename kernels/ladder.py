@@ -1,6 +1,6 @@
 """The matmul ladder beyond one element per thread: parameters, limits and launches of its steps.
 
-The steps from `coarsened` to `double-buffered` compute in float32. The tensor kernels multiply in a
+The steps from `coarsened` to `warp-tiled` compute in float32. The tensor kernels multiply in a
 narrower type and add in float32. Their references round the inputs to that type first, so that
 verification measures the error of the arithmetic, without the error of rounding the inputs.
 """
@@ -28,6 +28,13 @@ FLOAT_BYTES = matmul.FLOAT_BYTES
 # As in the sources from `register-tiled-2d` on.
 TILE_DEPTH = 8  # of the tiles, along k
 ROW_PADDING = 4  # floats after each row of a transposed tile
+
+# As in the source of `warp-tiled`.
+WARP_TILED_ROWS, WARP_TILED_COLUMNS, WARP_TILED_DEPTH = 128, 256, 16
+WARP_TILED_THREADS = 256
+WARP_TILED_SHARED_BYTES = (
+    2 * WARP_TILED_DEPTH * (WARP_TILED_ROWS + ROW_PADDING + WARP_TILED_COLUMNS) * FLOAT_BYTES
+)
 
 _OPERAND_DTYPES = {"tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 """The type of M and N in memory, by the type that the tensor cores multiply."""
@@ -165,6 +172,35 @@ def launch_double_buffered(kernel: Kernel, values: Mapping[str, Any], limits: Li
     return _product_launch(kernel, values, block=(threads, 1, 1))
 
 
+def launch_warp_tiled(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
+    """Launch the kernel whose warps compute squares of P; its tiles have one size.
+
+    Raises:
+        UsageError: The device has no asynchronous copies, or too little shared memory.
+    """
+    _require_capability(kernel, limits, (8, 0), "cp.async", "--device a100")
+    allowed = max(
+        limits.max_shared_memory_per_block_bytes, limits.max_shared_memory_per_block_optin_bytes
+    )
+    if allowed < WARP_TILED_SHARED_BYTES:
+        raise UsageError(
+            f"{kernel.name} needs {WARP_TILED_SHARED_BYTES} bytes of shared memory per block; "
+            f"{limits.name} allows {allowed}: use double-buffered, or another --device"
+        )
+    product = matmul.make_product_launch(
+        kernel,
+        values,
+        WARP_TILED_ROWS,
+        columns=WARP_TILED_COLUMNS,
+        block=(WARP_TILED_THREADS, 1, 1),
+        dynamic_shared_bytes=WARP_TILED_SHARED_BYTES,
+    )
+    (m, k), n = product.buffers[0].shape, product.buffers[1].shape[1]
+    whole = not (m % WARP_TILED_ROWS or n % WARP_TILED_COLUMNS or k % WARP_TILED_DEPTH)
+    sizes = {name: value for name, value in product.parameters.items() if name != "tile"}
+    return replace(product, parameters=sizes, tile=None, defines={"WHOLE_TILES": str(int(whole))})
+
+
 def tensor_launcher(
     element: str,
 ) -> Callable[[Kernel, Mapping[str, Any], Limits], Launch]:
@@ -184,13 +220,9 @@ def tensor_launcher(
 
     def launch(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
         capability = limits.compute_capability
-        if capability is not None and capability < needed:
-            advice = "--device a100" if capability < (7, 5) else "tensor-fp16, or --device a100"
-            raise UsageError(
-                f"{kernel.name} needs compute capability {_format_capability(needed)} or later "
-                f"(mma.sync on {element.upper()}); {limits.name} has "
-                f"{_format_capability(capability)}: use {advice}"
-            )
+        old = capability is not None and capability < (7, 5)
+        advice = "--device a100" if old else "tensor-fp16, or --device a100"
+        _require_capability(kernel, limits, needed, f"mma.sync on {element.upper()}", advice)
         threads = _check_tile(_TENSOR, values, limits)
         product = matmul.make_product_launch(
             kernel,
@@ -236,6 +268,17 @@ def _round_to_tf32(array: NDArray[Any]) -> NDArray[np.float32]:
 
     bits = array.view(np.uint32)
     return ((bits + np.uint32(1 << 12)) & np.uint32(0xFFFF_E000)).view(np.float32)
+
+
+def _require_capability(
+    kernel: Kernel, limits: Limits, needed: tuple[int, int], what: str, advice: str
+) -> None:
+    capability = limits.compute_capability
+    if capability is not None and capability < needed:
+        raise UsageError(
+            f"{kernel.name} needs compute capability {_format_capability(needed)} or later "
+            f"({what}); {limits.name} has {_format_capability(capability)}: use {advice}"
+        )
 
 
 def _product_launch(

@@ -21,6 +21,7 @@ SMALL: dict[str, list[dict[str, int | str]]] = {
     "register-tiled-2d": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
     "vectorized": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
     "double-buffered": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
+    "warp-tiled": [{"width": 1}, {"m": 131, "k": 23, "n": 261}, {"m": 129, "k": 36, "n": 264}],
     "tensor-tf32": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
     "tensor-fp16": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
     "tensor-bf16": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],

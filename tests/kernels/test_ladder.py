@@ -33,6 +33,7 @@ FLOAT_STEPS = [
     "register-tiled-2d",
     "vectorized",
     "double-buffered",
+    "warp-tiled",
 ]
 TENSOR_STEPS = ["tensor-tf32", "tensor-fp16", "tensor-bf16"]
 
@@ -43,6 +44,7 @@ SMALL: dict[str, list[dict[str, int]]] = {
     "register-tiled-2d": [{}, {"tile": 32, "per_thread": 4}, {"tile": 21, "per_thread": 3}],
     "vectorized": [{}, {"tile": 32, "per_thread": 4}, {"tile": 36, "per_thread": 12}],
     "double-buffered": [{}, {"tile": 32, "per_thread": 4}, {"tile": 36, "per_thread": 12}],
+    "warp-tiled": [{}],
     **{name: [{}, {"tile": 64}] for name in TENSOR_STEPS},
 }
 # In the last, rows of M and N are aligned for wide loads and still end inside a tile.
@@ -90,8 +92,8 @@ def test_products_of_any_size_are_those_of_numpy(
 def test_code_for_every_architecture_computes_the_same(
     name: str, capability: tuple[int, int]
 ) -> None:
-    if capability < (8, 0) and name in ("tensor-tf32", "tensor-bf16"):
-        pytest.skip("tensor cores of compute capability 7.5 have FP16 only")
+    if capability < (8, 0) and name in ("tensor-tf32", "tensor-bf16", "warp-tiled"):
+        pytest.skip("compute capability 7.5 has tensor cores for FP16 only, and no cp.async")
     properties = replace(H200.properties, compute_capability=capability)
     device = EmulatedDevice("h200", properties)
 
@@ -113,6 +115,8 @@ STEPS = {
     # has 16 neighbors, 256 bytes (4 each). 64 FMAs.
     "vectorized": ({"tile": 128, "per_thread": 8}, 12 / 64, 4 / 64),
     "double-buffered": ({"tile": 128, "per_thread": 8}, 12 / 64, 4 / 64),
+    # M 4 x 16 bytes, N 2 x 16 bytes: 4 and 8 neighbors (2 each). 128 FMAs.
+    "warp-tiled": ({"n": 256}, 12 / 128, 6 / 128),
     # A step of 8 along k: M 4 matrices of 512 bytes (4 each), N 8 x 4 bytes; 16 mma of 32 FMAs.
     "tensor-tf32": ({"tile": 128}, 24 / (16 * 32), 12 / (16 * 32)),
     # A step of 16 along k: M 4 and N 2 matrices of 512 bytes; 16 mma of 64 FMAs.
@@ -125,7 +129,7 @@ STEPS = {
 def climbed() -> dict[str, Measurement]:
     """Every step with whole tiles, without padding."""
     return {
-        name: H200.run(prepare(name, m=128, k=64, n=128, **parameters), seed=1)
+        name: H200.run(prepare(name, **{"m": 128, "k": 64, "n": 128, **parameters}), seed=1)
         for name, (parameters, _, _) in STEPS.items()
     }
 
@@ -136,15 +140,19 @@ def test_shared_loads_are_those_counted_by_hand(climbed: dict[str, Measurement])
         fmas = measurement.flop / 64
         assert measurement.counters.shared_load_wavefronts / fmas == wavefronts, name
         assert measurement.counters.shared_load_instructions / fmas == instructions, name
-        assert measurement.counters.shared_excessive_wavefronts == 0, name
+        # A store of 4 columns of 8 rows of M, for its transposed tile, has 2 lanes per bank.
+        stores_of_M = 4 * 128 * 16 // 32  # noqa: N806 - 4 phases of 16
+        excessive = stores_of_M if name == "warp-tiled" else 0
+        assert measurement.counters.shared_excessive_wavefronts == excessive, name
 
 
 def test_each_step_asks_no_more_of_shared_memory_than_the_one_before(
     climbed: dict[str, Measurement],
 ) -> None:
     order = [climbed[name] for name in STEPS if name != "tensor-bf16"]
-    wavefronts = [measurement.counters.shared_load_wavefronts for measurement in order]
-    instructions = [measurement.counters.shared_load_instructions for measurement in order]
+    counted = [(measurement.counters, measurement.flop) for measurement in order]
+    wavefronts = [counters.shared_load_wavefronts / flop for counters, flop in counted]
+    instructions = [counters.shared_load_instructions / flop for counters, flop in counted]
     assert wavefronts == sorted(wavefronts, reverse=True)
     assert instructions == sorted(instructions, reverse=True)
     assert len(set(wavefronts)) == len(wavefronts) - 1  # double-buffered hides latency alone
@@ -158,7 +166,8 @@ def test_flops_are_counted_where_they_are_done(climbed: dict[str, Measurement]) 
             for field, value in vars(measurement.counters).items()
             if field.startswith("flop") and value
         }
-        assert counted == {pipe: 2 * 128 * 64 * 128}, name
+        columns = STEPS[name][0].get("n", 128)
+        assert counted == {pipe: 2 * 128 * 64 * columns}, name
         assert sum(line.flop for line in measurement.lines) == measurement.flop
 
 
@@ -316,7 +325,7 @@ def test_a_device_without_the_tensor_cores_is_refused(name: str, device: str, me
 
 def test_recorded_parameters_give_the_same_launch_again() -> None:
     for name in [*FLOAT_STEPS, *TENSOR_STEPS]:
-        first = prepare(name, width=100, n=7, tile=SMALL[name][1]["tile"])
+        first = prepare(name, width=100, n=7, **SMALL[name][-1])
         again = prepare(name, **first.parameters)  # type: ignore[arg-type]
         assert (again.grid, again.block, again.defines) == (first.grid, first.block, first.defines)
 

@@ -59,6 +59,7 @@ CATALOG_SIZES: dict[str, list[Sizes]] = {
     "register-tiled-2d": [_LARGE_TILE, _LARGE_ODD],
     "vectorized": [_LARGE_TILE, _LARGE_ODD],
     "double-buffered": [_LARGE_TILE, _LARGE_ODD],
+    "warp-tiled": [{"width": 256}, _LARGE_ODD],
     "tensor-tf32": [_LARGE_TILE, _LARGE_ODD],
     "tensor-fp16": [_LARGE_TILE, _LARGE_ODD],
     "tensor-bf16": [_LARGE_TILE, _LARGE_ODD],

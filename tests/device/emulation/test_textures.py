@@ -314,6 +314,8 @@ __global__ void copy(cudaSurfaceObject_t from, cudaSurfaceObject_t to, cudaSurfa
   surf1DLayeredwrite(7.f, rows, x * 4, -1 - z, cudaBoundaryModeZero);
   surf1Dwrite(7.f, line, (320 + x) * 4, cudaBoundaryModeZero);
 }
+"""
+SIZES_OF_SURFACES = """
 __global__ void query(cudaSurfaceObject_t from, cudaSurfaceObject_t to, int *sizes)
 {
   asm("suq.width.b32 %0, [%1];" : "=r"(sizes[0]) : "l"(from));
@@ -332,7 +334,7 @@ def test_surfaces_have_every_shape(device: str) -> None:
         memlab.surface(memlab.out(320, "f32")),
         memlab.surface(memlab.out((5, 64), "f32"), layered=True),
     ]
-    kernel = memlab.source(VOLUMES, "copy")
+    kernel = memlab.source(VOLUMES)
     outputs = memlab.run(kernel, device=device, grid=5, block=(8, 8), args=arguments).outputs
     for name in ("to", "line", "rows"):
         np.testing.assert_array_equal(outputs[name].reshape(values.shape), values)
@@ -342,7 +344,7 @@ def test_surfaces_tell_their_sizes() -> None:
     """Only emulated: an H200 does not load code with `suq`."""
     volume, layers = np.ones((5, 8, 8), np.float32), np.ones((4, 8, 8), np.float32)
     arguments = [memlab.surface(volume), memlab.surface(layers, layered=True), memlab.out(4, "i32")]
-    result = memlab.run(memlab.source(VOLUMES, "query"), grid=1, block=1, args=arguments)
+    result = memlab.run(memlab.source(SIZES_OF_SURFACES), grid=1, block=1, args=arguments)
     assert result.outputs["sizes"].tolist() == [8, 8, 5, 4]
 
 
