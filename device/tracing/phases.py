@@ -29,12 +29,14 @@ class RecordedAccess:
         space: The state space that it accessed.
         addresses: Byte addresses in that space, shape (followed lanes,).
         active: Which of these lanes took part, shape (followed lanes,).
+        size: Bytes that each of them accessed.
     """
 
     step: int
     space: str
     addresses: Lanes
     active: Lanes
+    size: int
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,8 @@ class PhaseRecorder(ReadCounter):
         followed = access.mask[self._followed]
         if followed.any():
             addresses = access.address[self._followed]
-            self._pending.append(RecordedAccess(index, space, addresses, followed))
+            size = access.instruction.size
+            self._pending.append(RecordedAccess(index, space, addresses, followed, size))
         if space == "shared":
             self._touched.append((index, access.mask))
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from memlab.device.array_element import Element
 from memlab.device.emulation.address_names import AddressNames
+from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access
 from memlab.device.emulator.program.program import DecodedInstruction, Program, destinations
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Immediate, Operand, Register, Vector
 from memlab.device.tracing.mma_fragments import FragmentTracker, is_matrix_product
@@ -130,7 +131,7 @@ class _ThreadWalker:
         elif row.kind in ("load", "store", "atomic", "reduce"):
             if access is None or not access.active[self._lane]:
                 return
-            contents = self._access(step, access.space, int(access.addresses[self._lane]))
+            contents = self._access(step, access)
         elif is_matrix_product(step):
             self._add_operation(step, self.fragments.factors(step))
         elif row.kind == "lanes":
@@ -144,14 +145,15 @@ class _ThreadWalker:
                 self._contents[target.name] = content
 
     def _access(
-        self, step: DecodedInstruction, space: str, address: int
+        self, step: DecodedInstruction, access: RecordedAccess
     ) -> Sequence[RegisterContents]:
         """Note an access to memory; the contents that it loads into registers."""
         row, operands = step.row, step.instruction.operands
+        space, address = access.space, int(access.addresses[self._lane])
         kind = row.kind if row.kind in ("load", "store") else "atomic"
         operation = next((word for word in row.opcode.split(".") if word in _ATOMICS), "")
         ptx_type = (row.to if kind == "load" else row.of)[0]
-        size = TYPE_BYTES[ptx_type]
+        size = access.size if is_bulk_access(row) else TYPE_BYTES[ptx_type]
         loaded = []
         for number, operand in enumerate(_items(operands[{"load": 0, "store": 1}.get(kind, -1)])):
             at, held = address + number * size, self._read(operand, ptx_type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -257,3 +258,12 @@ def test_check_follows_copies() -> None:
     copies[0, 3, 2] = 240  # leaves a hole in the tile, which the store reads
     checked = check(text, arrays, inputs=("x", "pieces"), outputs=("out",))
     assert [mistake.kind for mistake in checked.mistakes] == ["uninitialized read"]
+
+
+def test_a_trace_shows_all_that_a_copy_moves() -> None:
+    path = Path(__file__).parents[2] / "data" / "planted" / "bulk_store_reuse.cu"
+    arguments = ["in:f32[256]", "out:f32[256]"]
+    traced = memlab.trace(f"{path}:doubled", grid=2, block=64, args=arguments, device="h200")
+    first = traced.threads[0]
+    written = [each.element.index for each in first.touches("global") if each.kind == "store"]
+    assert written == list(range(128))
