@@ -35,6 +35,9 @@ from memlab.device.compiler.translation_unit import (
 from memlab.device.properties import version_text
 from memlab.errors import DeviceError, MemlabError
 
+_SPECIFIC_INSTRUCTION = re.compile(r"not supported on \.target '(sm_(?:9|1\d)\d)'")
+"""What ptxas says of an instruction that later GPUs need not have, such as `wgmma`: it takes it for
+`sm_90a`, but not for `sm_90` (PTX ISA, "PTX Module Directives: .target")."""
 _ERROR_PLACE = re.compile(r"^(.+?)\(\d+\): error: ", re.M)
 
 
@@ -256,7 +259,7 @@ def _reduced(
         changes = replace(changes, left_out=(*changes.left_out, missed))
     remedies = {
         pattern: option
-        for pattern, option in compiler.remedies(log).items()
+        for pattern, option in {**compiler.remedies(log), **_specific_target(log)}.items()
         if option not in current.options
     }
     more = dict.fromkeys(remedies.values())
@@ -268,6 +271,15 @@ def _reduced(
         changes=changes,
         removed=(*before.removed, *errors),
     )
+
+
+def _specific_target(log: str) -> dict[str, str]:
+    """The option that compiles for one architecture alone, where a log asks for that.
+
+    The code of other kernels stays as it is: they are compiled for `sm_90`.
+    """
+    found = _SPECIFIC_INSTRUCTION.search(log)
+    return {_SPECIFIC_INSTRUCTION.pattern: f"-arch={found[1]}a"} if found else {}
 
 
 def _without_host_code(

@@ -10,6 +10,7 @@ bits differ from the hardware's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,11 +18,13 @@ from llvmlite import ir
 
 from memlab.device.emulator.isa import packed_bytes, values
 from memlab.device.emulator.isa.rounding import round_value, widened
-from memlab.device.emulator.isa.tensor import Matrix, MatrixProduct
+from memlab.device.emulator.isa.tensor import Matrix, MatrixProduct, concatenated
 from memlab.device.emulator.isa.values import F32, F64, S32, Value, shaped, shuffled, stack_array
 
 _TF32_BITS = 0xFFFF_E000  # sign, 8 bits of exponent, 10 of fraction; the rest is ignored
 _ALIGNMENT_BYTES = 64
+_COLUMNS = 64  # of D whose sums are in vector registers at once
+_MOST_UNROLLED = 4  # blocks; more compile too slowly
 _I32 = ir.IntType(32)
 
 
@@ -83,41 +86,64 @@ def _write_product(product: MatrixProduct, b: ir.IRBuilder, memory: ir.Value) ->
     rows, columns = product.result.extents
     element = product.result.stored_as
     total = _Array(b, stack_array(b, element.ir, rows * columns), element)
-    start, loop, end = b.block, b.append_basic_block("rows"), b.append_basic_block("end")
-    b.branch(loop)
-    b.position_at_end(loop)
-    row = b.phi(_I32)
-    row.add_incoming(_I32(0), start)
-    _write_row(product, row, left, right, added, total)
-    following = b.add(row, _I32(1))
-    row.add_incoming(following, loop)
-    b.cbranch(b.icmp_unsigned("<", following, _I32(rows)), loop, end)
-    b.position_at_end(end)
+    _repeat(b, rows, lambda row: _write_row(product, row, left, right, added, total))
     _move_to_registers(total, product.result, registers)
     b.ret_void()
+
+
+def _repeat(b: ir.IRBuilder, count: int, write: Callable[[ir.Value], None]) -> None:
+    """Code that runs so many times, at least once; it gets the number of each."""
+    start, loop, end = b.block, b.append_basic_block("loop"), b.append_basic_block("end")
+    b.branch(loop)
+    b.position_at_end(loop)
+    number = b.phi(_I32)
+    number.add_incoming(_I32(0), start)
+    write(number)
+    following = b.add(number, _I32(1))
+    number.add_incoming(following, b.block)
+    b.cbranch(b.icmp_unsigned("<", following, _I32(count)), loop, end)
+    b.position_at_end(end)
 
 
 def _write_row(
     product: MatrixProduct, row: ir.Value, left: _Array, right: _Array, added: _Array, total: _Array
 ) -> None:
-    """A row of D, in vectors along the rows of B."""
+    """A row of D; where it is long, in parts that the same code computes."""
+    b, columns = left.builder, product.result.extents[1]
+    in_right, in_row = (m.position(0, _COLUMNS) for m in (product.right, product.result))
+    row_position = _row_position(b, product.result, row)
+    factors = left.start_at(_row_position(b, product.left, row))
+
+    def write(number: ir.Value, count: int = _COLUMNS) -> None:
+        at = b.add(row_position, b.mul(number, _I32(in_row)))
+        others = right.start_at(b.mul(number, _I32(in_right)))
+        _write_columns(product, count, factors, others, added.start_at(at), total.start_at(at))
+
+    whole, rest = divmod(columns, _COLUMNS)
+    if whole:
+        _repeat(b, whole, write)
+    if rest:
+        write(_I32(whole), rest)
+
+
+def _write_columns(
+    product: MatrixProduct, columns: int, left: _Array, right: _Array, added: _Array, total: _Array
+) -> None:
+    """The first columns of a row of D, in vectors along the rows of B."""
     b, exact = left.builder, left.element
     width = min(product.right.block[1], 8)  # numbers that are contiguous; 8 float64 fill 64 bytes
-    depth, columns = product.right.extents
     starts = range(0, columns, width)
     sums = [Value(b, ir.Constant(shaped(exact, width), None), exact) for _ in starts]
-    in_row = left.start_at(_row_position(b, product.left, row))
-    for k in range(depth):
-        factor = values.broadcast(in_row.load(product.left.position(0, k), 0), width)
+    for k in range(product.left.extents[1]):
+        factor = values.broadcast(left.load(product.left.position(0, k), 0), width)
         for number, column in enumerate(starts):
             other = right.load(product.right.position(k, column), width)
             if exact == F64:
                 sums[number] = values.fma(factor, other, sums[number])
             else:
                 sums[number] += factor * other
-    row_position = _row_position(b, product.result, row)
     for products, column in zip(sums, starts, strict=True):
-        at = b.add(row_position, _I32(product.result.position(0, column)))
+        at = product.result.position(0, column)
         if product.clamp:
             result = products.call("llvm.sadd.sat", added.load(at, width))
         else:
@@ -146,15 +172,28 @@ def _stored(registers: _Array, first: int, matrix: Matrix) -> _Array:
     exact, (rows, columns) = S32 if integers else F64, matrix.block
     count = matrix.block_registers
     array = _Array(b, stack_array(b, exact.ir, len(matrix.blocks) * rows * columns), exact)
-    for number in range(len(matrix.blocks)):
-        places = (32 * (first + number * count + part) for part in range(count))
-        block, *others = (registers.load(at, 32).bits(matrix.stored_as) for at in places)
-        if others:
-            block = shuffled(block, (32 * (n % 2) + n // 2 for n in range(64)), *others)
+
+    def store(number: ir.Value) -> None:
+        held = registers.start_at(b.mul(number, _I32(32 * count)))
+        places = (32 * (first + part) for part in range(count))
+        block = concatenated([held.load(at, 32).bits(matrix.stored_as) for at in places])
+        if count > 1:
+            parts = block.lanes // (32 * count)  # elements per register
+            block = shuffled(
+                block,
+                (
+                    (32 * register + lane) * parts + part
+                    for lane in range(32)
+                    for register in range(count)
+                    for part in range(parts)
+                ),
+            )
         if matrix.crossed:
             order = (column * rows + row for row in range(rows) for column in range(columns))
             block = shuffled(block, order)
-        array.store(number * rows * columns, _widened(block, matrix.element))
+        array.store(b.mul(number, _I32(rows * columns)), _widened(block, matrix.element))
+
+    _for_each_block(b, matrix, store)
     return array
 
 
@@ -170,9 +209,22 @@ def _widened(value: Value, element: str) -> Value:
 
 
 def _move_to_registers(total: _Array, matrix: Matrix, registers: _Array) -> None:
-    count = matrix.block_registers
-    for number in range(len(matrix.blocks)):
-        block = total.load(64 * number, 64)
+    b, count = total.builder, matrix.block_registers
+
+    def move(number: ir.Value) -> None:
+        block = total.load(b.mul(number, _I32(64)), 64)
+        held = registers.start_at(b.mul(number, _I32(32 * count)))
         for part in range(count):
-            value = shuffled(block, range(part, 64, 2)) if count == 2 else block
-            registers.store(32 * (number * count + part), value)
+            held.store(32 * part, shuffled(block, range(part, 64, 2)) if count == 2 else block)
+
+    _for_each_block(b, matrix, move)
+
+
+def _for_each_block(b: ir.IRBuilder, matrix: Matrix, write: Callable[[ir.Value], None]) -> None:
+    """Code for each block of a matrix, which gets its number: a loop where there are many."""
+    count = len(matrix.blocks)
+    if count > _MOST_UNROLLED:
+        _repeat(b, count, write)
+    else:
+        for number in range(count):
+            write(_I32(number))

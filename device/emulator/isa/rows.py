@@ -62,6 +62,7 @@ class Row:
             then its last source or destination; the types given to `op` lack it.
         view: `texture` or `surface`, if the instruction accesses memory through such an object;
             `bulk` if the copy engine executes it.
+        counted: Whether an access to memory is counted among those of the load/store units.
     """
 
     opcode: str
@@ -76,6 +77,7 @@ class Row:
     bypass_l1: bool = False
     carry: str = ""
     view: str = ""
+    counted: bool = True
 
 
 _BRACES = re.compile(r"\{([^}]*)\}")
@@ -119,14 +121,11 @@ class _Pattern(NamedTuple):
             function = over_packed_parts(function, element_type(last.removesuffix("x2")))
         of, _, to = self.types.format(*chosen).partition("->")
         carry = fields.get("carry", "")
-        return Row(
-            opcode,
-            self.kind,
-            to=(*to.split(), "pred") if "out" in carry else tuple(to.split()),
-            of=(*of.split(), "pred") if "in" in carry else tuple(of.split()),
-            function=function,
-            **fields,
-        )
+        types = {
+            "to": (*to.split(), "pred") if "out" in carry else tuple(to.split()),
+            "of": (*of.split(), "pred") if "in" in carry else tuple(of.split()),
+        }
+        return Row(opcode, self.kind, function=function, **{**types, **fields})
 
 
 class RowTable(Mapping[str, Row]):
@@ -224,7 +223,8 @@ def op(
         types: Source types, an arrow and destination types: `u32 u32 -> u32`.
         function: The function that it computes: see `Row.kind`.
         choosing: In place of it, a function that takes the choices in the braces before the rest.
-        fields: Gives other fields of `Row` from the choices; None if they give no row.
+        fields: Gives other fields of `Row` from the choices, also in place of `types`; None if they
+            give no row.
         kind: See `Row.kind`.
         **more: Other fields of `Row` that are the same for all choices.
     """

@@ -24,6 +24,7 @@ from memlab.device.emulator.isa import (
     tensor,
     textures,
     warp,
+    warpgroup,
     wmma,
 )
 from memlab.device.emulator.isa.address_space import WINDOWS, is_in_space
@@ -489,6 +490,27 @@ op("wmma.address.{row,col}", types, choosing=wmma.lane_address)
 op("wmma.column", "u64 u32 u32 u32 -> u64", wmma.column_address)
 for pattern in wmma.load_store_patterns():
     op(pattern, "", wmma.expand_load_store, kind="macro")
+
+
+def _warpgroup_product(*choices: str) -> dict[str, Any]:
+    """The fields of the product of one warp of a warpgroup."""
+    product = warpgroup.product_of(*choices[:-1])
+    return {
+        "of": ("pred", *["b32"] * product.source_registers),
+        "to": ("b32",) * product.result.registers,
+        "flops": product.flop // 32,
+        "tensor": TENSOR_KINDS.get(product.left.element, ""),
+    }
+
+
+for types in warpgroup.type_patterns():
+    op(f"wgmma.mma_async.sync.{types}", "", warpgroup.expand_product, kind="macro")
+    pattern = f"wgmma.product.{types}.{{{warpgroup.LAYOUTS}}}{{,.neg}}"
+    op(pattern, choosing=warpgroup.multiply, kind="warp", fields=_warpgroup_product)
+types = "u64 u32 u32 u32 -> u32"
+op("wgmma.address.{a,b}.{k,mn}", types, choosing=warpgroup.address_of_unit)
+op("wgmma.load", "-> b32", kind="load", space="shared", vector=4, counted=False)
+op("wgmma.{fence,commit_group,wait_group}.sync", kind="nothing")
 
 # --- Control -------------------------------------------------------------------------------
 op("bra", kind="branch")

@@ -180,7 +180,7 @@ def distribute_rows(count: str, trans: str, active: Value, *words: Value) -> tup
     Lane 8 i + r has row r of matrix i, in four registers. Lane 4 r + j gets elements 2 j and
     2 j + 1 of row r of every matrix; of a transposed one, elements r of rows 2 j and 2 j + 1.
     """
-    rows = _concatenated(words)
+    rows = concatenated(words)
     matrices = (
         shuffled(rows, (32 * word + 8 * number + row for row in range(8) for word in range(4)))
         for number in range(int(count))
@@ -193,7 +193,7 @@ def gather_rows(trans: str, active: Value, *matrices: Value) -> tuple[Value, ...
 
     The inverse of `distribute_rows`, for four matrices.
     """
-    rows = _concatenated([_transposed(m) if trans else m for m in matrices])
+    rows = concatenated([_transposed(m) if trans else m for m in matrices])
     return tuple(shuffled(rows, range(word, 128, 4)) for word in range(4))
 
 
@@ -207,7 +207,10 @@ def _transposed(matrix: Value) -> Value:
     return shuffled(matrix.bits(U16), _TRANSPOSED).bits(matrix.type)
 
 
-def _concatenated(words: Sequence[Value]) -> Value:
-    """The lanes of four vectors one behind another."""
-    first, second = (shuffled(words[n], range(64), words[n + 1]) for n in (0, 2))
-    return shuffled(first, range(128), second)
+def concatenated(words: Sequence[Value]) -> Value:
+    """The lanes of some vectors one behind another; their number is a power of two."""
+    if len(words) == 1:
+        return words[0]
+    half = len(words) // 2
+    first, second = concatenated(words[:half]), concatenated(words[half:])
+    return shuffled(first, range(2 * first.lanes), second)

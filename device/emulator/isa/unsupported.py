@@ -7,7 +7,7 @@ import re
 _CLUSTERS = "thread block clusters need a GPU: launch plain blocks"
 _TENSOR_CORES = (
     "of the tensor cores' products it knows dense ones of f16, bf16, tf32, f64, 8-bit floats and "
-    "integers by mma and wmma; others need a GPU"
+    "integers by mma, wmma and wgmma; others need a GPU"
 )
 _OLDER_TRITON = "Triton does without it on --device a100, or for arch='sm80'"
 _TEXTURES = (
@@ -23,8 +23,8 @@ _ADVICE = (
         r"cp\.(reduce\.)?async\.bulk\.tensor|tensormap",
         f"the tensor memory accelerator needs a GPU; {_OLDER_TRITON}",
     ),
-    (r"wgmma|tcgen05", f"products of several warps need a GPU; {_OLDER_TRITON}"),
-    (r"mma|wmma", _TENSOR_CORES),
+    (r"tcgen05", f"products in tensor memory need a GPU; {_OLDER_TRITON}"),
+    (r"mma|wmma|wgmma", _TENSOR_CORES),
     (r"barrier\.cluster|mapa|clusterlaunchcontrol|multimem|getctarank", _CLUSTERS),
     (r"%cluster|%nclusterid|%is_explicit_cluster", _CLUSTERS),
     (

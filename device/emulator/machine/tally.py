@@ -69,7 +69,9 @@ def tally_of(native: NativeProgram, context: ChunkContext) -> Tally:
     requested, used = np.zeros_like(lanes), np.zeros_like(lanes)
     at = native.sites["index"]
     requested[at] = lanes[at] * native.sites["size"]
-    counted = [index for index in at if counts_itself(native.program.steps[index].row)]
+    rows = {index: native.program.steps[index].row for index in at}
+    requested[[index for index in at if not rows[index].counted]] = 0
+    counted = [index for index in at if counts_itself(rows[index])]
     requested[counted] = counts["bytes"][counted]
     used[at] = counts["addresses"][at] * native.sites["counted_bytes"]
     used[counted] = counts["used"][counted]

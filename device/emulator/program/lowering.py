@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from memlab.device.emulator.isa import macros, table, textures
+from memlab.device.emulator.isa import macros, table, textures, warpgroup
 from memlab.device.emulator.isa.unsupported import unsupported_hint
 from memlab.device.emulator.ptx.parser import (
     Address,
@@ -28,6 +28,7 @@ from memlab.device.emulator.ptx.parser import (
     Variable,
     Vector,
     function_address,
+    registers_of,
     rename_operands,
 )
 
@@ -39,7 +40,9 @@ every level. Copying so many takes some seconds."""
 
 _LAUNCHES = re.compile(r"(__)?cuda(CDP2)?(LaunchDevice|GetParameterBuffer)")
 """The functions of the device's runtime that launch kernels."""
-_MACRO_REGISTERS = {*macros.REGISTERS, *textures.REGISTERS}
+_OTHER_REGISTERS = {**textures.REGISTERS, **warpgroup.REGISTERS}
+"""The registers of macros that few kernels use, with their types."""
+_MACRO_REGISTERS = {*macros.REGISTERS, *_OTHER_REGISTERS}
 _LONGEST_EXCERPT = 100  # characters of a source line in a message
 
 
@@ -149,9 +152,10 @@ class _Lowering:
                 if row.kind == "call":
                     self._call(flat, instruction, (*callers, entry.name))
                 else:
-                    flat.instructions.extend(_expand_macro(instruction, row))
-                    if row.view:
-                        flat.registers.update(textures.REGISTERS)
+                    expanded = tuple(_expand_macro(instruction, row))
+                    flat.instructions.extend(expanded)
+                    if row.kind == "macro":
+                        flat.registers.update(_other_registers(expanded))
             except OPERAND_EXCEPTIONS as error:
                 raise operand_error(instruction, self._source) from error
         places.append(len(flat.instructions))
@@ -318,6 +322,13 @@ def _with_call_space(instruction: Instruction, own: set[str] | None) -> Instruct
     if own is not None and not (isinstance(address.base, Symbol) and address.base.name not in own):
         return instruction
     return replace(instruction, opcode=f"{name}.param::func.{rest}")
+
+
+def _other_registers(instructions: Sequence[Instruction]) -> dict[str, str]:
+    """Those of `_OTHER_REGISTERS` that instructions use."""
+    operands = (operand for instruction in instructions for operand in instruction.operands)
+    names = {name for operand in operands for name in registers_of(operand)}
+    return {name: kind for name, kind in _OTHER_REGISTERS.items() if name in names}
 
 
 def _expand_macro(instruction: Instruction, row: table.Row) -> Iterator[Instruction]:

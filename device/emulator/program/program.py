@@ -59,7 +59,7 @@ class DecodedInstruction:
         row: Its row.
         target: Position of a branch's target; -1 for other instructions.
         counted_bytes: Bytes per lane with which a memory access is counted; 0 where ptxas merges it
-            into a neighbour.
+            into a neighbour, or where another unit than those of loads and stores makes it.
     """
 
     instruction: Instruction
@@ -187,7 +187,7 @@ def load_program(
     return Program(
         name=name,
         steps=tuple(
-            DecodedInstruction(instruction, row, target, widths.get(index, bytes_moved(row)))
+            DecodedInstruction(instruction, row, target, widths.get(index, _counted_bytes(row)))
             for index, (instruction, row, target) in enumerate(
                 zip(entry.instructions, rows, targets, strict=True)
             )
@@ -326,6 +326,11 @@ def bytes_moved(row: table.Row) -> int:
         return PIECE_BYTES
     types = {"load": row.to, "store": row.of, "atomic": row.of, "reduce": row.of}.get(row.kind, ())
     return TYPE_BYTES[types[0]] * row.vector if types else 0
+
+
+def _counted_bytes(row: table.Row) -> int:
+    """The width with which an access is counted that is not merged with others."""
+    return bytes_moved(row) if row.counted else 0
 
 
 def _assign_offsets(

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -264,6 +265,21 @@ def test_an_architecture_of_the_project_counts_on_its_own_devices(architecture, 
     options = ("--specific-arch=sm_90a", "--specific-arch=sm_120f")
     unit = TranslationUnit(SCALE, "scale.cu", architecture, {"FACTOR": "2"}, options)
     assert f".target {target}\n" in compiler.compile_unit(unit).ptx
+
+
+def test_what_one_architecture_alone_has_is_compiled_for_it():
+    source = """__global__ void k(float* d) {
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+        d[0] = FACTOR;
+    }"""
+    unit = TranslationUnit(source, "fence.cu", (9, 0), {"FACTOR": "2"})
+    for compile_it in (compiler.compile_unit, compiler.compile_with_debug_info):
+        output = compile_it(unit)
+        assert ".target sm_90a" in output.ptx
+        assert output.cubin
+    for architecture in ((8, 0), (12, 0)):
+        with pytest.raises(CompileError, match="wgmma"):
+            compiler.compile_unit(replace(unit, architecture=architecture))
 
 
 def test_every_architecture_compiles():
