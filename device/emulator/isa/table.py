@@ -24,11 +24,10 @@ from memlab.device.emulator.isa import (
     tensor,
     textures,
     warp,
-    warpgroup,
     wmma,
 )
 from memlab.device.emulator.isa.address_space import WINDOWS, is_in_space
-from memlab.device.emulator.isa.asynchronous import bulk_copies
+from memlab.device.emulator.isa.asynchronous import bulk_copies, warpgroup
 from memlab.device.emulator.isa.integers import absolute_difference, multiply_high, multiply_wide
 from memlab.device.emulator.isa.matrix_product import multiply_matrices
 from memlab.device.emulator.isa.rounding import computed_in

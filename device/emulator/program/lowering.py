@@ -13,7 +13,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from memlab.device.emulator.isa import macros, table, textures, warpgroup
+from memlab.device.emulator.isa import macros, table, textures
+from memlab.device.emulator.isa.asynchronous import warpgroup
 from memlab.device.emulator.isa.unsupported import unsupported_hint
 from memlab.device.emulator.ptx.parser import (
     Address,

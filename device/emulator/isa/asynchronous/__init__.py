@@ -1,1 +1,1 @@
-"""Asynchronous copies that the copy engine of an SM executes."""
+"""Asynchronous instructions: copies by the copy engine of an SM, and products of warpgroups."""

@@ -26,6 +26,7 @@ from memlab.device.emulator.ptx.parser import (
     Operand,
     Register,
     Vector,
+    registers_of,
 )
 
 LAYOUTS = "r.k,r.mn,k.k,k.mn,mn.k,mn.mn"
@@ -117,6 +118,18 @@ def expand_product(instruction: Instruction) -> Iterator[Instruction]:
     is_negated = [number < 0 for number in numbers[:signs]].count(True) == 1
     opcode = f"wgmma.product.{opcode}.{in_a}.{in_b}{'.neg' if is_negated else ''}"
     yield substitute(instruction, opcode, to, scale, *sources, *right, *items_of(to))
+
+
+def is_product(opcode: str) -> bool:
+    """Whether an instruction is the product of one warp."""
+    return opcode.startswith("wgmma.product.")
+
+
+def product_registers(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
+    """The registers of D, and those of A if it lies in registers."""
+    to, _, *sources = instruction.operands
+    factors = {name for operand in sources[:4] for name in registers_of(operand)}
+    return frozenset(registers_of(to)), frozenset(factors - REGISTERS.keys())
 
 
 def _load_units(
