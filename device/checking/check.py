@@ -416,6 +416,10 @@ class _FindingBuilder:
             )
         if observation.kind == "grid barrier not reached":
             return "blocks exit without reaching this barrier of the grid, and the others wait on"
+        if observation.kind == "missing wait":
+            return "a register of a wgmma is used before wgmma.wait_group has completed the product"
+        if observation.kind == "missing fence":
+            return "no wgmma.fence lies between the values of a wgmma's registers and the product"
         operands = self.execution.program.steps[observation.at.step].instruction.operands
         if len(operands) > 1:  # the barrier has a number and a count
             return "the count of this barrier is never reached: too few threads arrive at it"

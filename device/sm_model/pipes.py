@@ -7,6 +7,7 @@ latency here: the compiler wrote it into the stall counts. What waits at a score
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -183,22 +184,30 @@ _SHAPES = {
 """Multiply-adds of a warp's matrix instruction, by the digits of its shape."""
 
 
-_FACTORS = {"TF32": "tf32", "BF16": "bf16", "QMMA": "fp8"}
-"""The kind of the factors, by a word in the opcode."""
+_WARPGROUP_SHAPE = re.compile(r"GMMA\.(\d+)x(\d+)x(\d+)")
+_FACTORS = {
+    "TF32": "tf32",
+    "BF16": "bf16",
+    **dict.fromkeys(("QMMA", "QGMMA", "IGMMA"), "fp8"),
+}
+"""The kind of the factors, by a word in the opcode; integers of 8 bits have the rate of floats."""
 
 
 def tensor_clocks(opcode: str, properties: DeviceProperties) -> float:
     """Clocks that the tensor core of a sub-core needs for a matrix instruction."""
-    shape = _SHAPE.search(opcode)
+    shape, group = _SHAPE.search(opcode), _WARPGROUP_SHAPE.search(opcode)
     products = _SHAPES.get(shape[1], 16 * 8 * 16) if shape else 16 * 8 * 16
     kind = next((kind for word, kind in _FACTORS.items() if word in opcode), "fp16")
     measured = properties.mma_flop_per_clock_per_sm.get(kind)
+    if group:  # a quarter of the product, at the peak, which wgmma reaches (ibid.)
+        products = math.prod(map(int, group.groups())) // SCHEDULERS
+        measured = None
     if measured is None:
         peak, clock = properties.tensor_flop_per_s.get(kind), properties.tensor_clock_hz
         if not peak or not properties.multiprocessor_count:
             return 8.0
         clock = clock or properties.clock_rate_hz or 1.0
         measured = peak / clock / properties.multiprocessor_count
-        if properties.compute_capability[0] == _HOPPER:
+        if properties.compute_capability[0] == _HOPPER and not group:
             measured *= _TENSOR_SHARE
     return 2 * products / (measured / SCHEDULERS)

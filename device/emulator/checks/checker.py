@@ -40,6 +40,7 @@ from memlab.device.emulator.checks.undefined_values import (
     UndefinedSources,
     UndefinedValues,
 )
+from memlab.device.emulator.checks.warpgroup_products import find_product_mistakes
 from memlab.device.emulator.codegen.check_layout import THREAD_BITS
 from memlab.device.emulator.machine.access_watch import WatchedAccess
 from memlab.device.emulator.machine.machine import Chunk
@@ -117,7 +118,10 @@ class Checker(ExecutionPolicy):
         )
         self._members = MemberBounds(program)
         self._watched |= self._members.subscripts.keys()
-        self._native = NativeChecks(program, tools, checks, self._members.accesses)
+        self._products = find_product_mistakes(program) if "synccheck" in tools else {}
+        self._watched |= self._products.keys()
+        interpreted = {*self._members.accesses, *self._products}
+        self._native = NativeChecks(program, tools, checks, interpreted)
         self._undefined: UndefinedValues | None = None
         self._group = 0
         if self._program.has_warp_barriers:
@@ -196,6 +200,8 @@ class Checker(ExecutionPolicy):
             action = self._note_exchange(index, step, action)
         if self._undefined is not None:
             action = self._undefined.follow(index, step, action)
+        if index in self._products:
+            action = self._note_product(index, action)
         return partial(self._run, action)
 
     def memory_accessed(self, access: WatchedAccess) -> None:
@@ -390,6 +396,23 @@ class Checker(ExecutionPolicy):
         nowhere = np.zeros(len(threads), np.int64)
         self._observations.add("memcheck", "trap", "", nowhere, index, threads)
         action(mask)
+
+    def _note_product(self, index: int, action: Action) -> Action:
+        """Report lanes that break the rules of a product of their warpgroup."""
+        mistake = self._products[index]
+
+        def run(mask: Lanes) -> None:
+            threads = self._numbers[mask]
+            nowhere, product = (
+                np.zeros(len(threads), np.int64),
+                np.full(len(threads), mistake.product),
+            )
+            self._observations.add(
+                "synccheck", mistake.kind, "", nowhere, index, threads, product, threads
+            )
+            action(mask)
+
+        return run
 
     def _note_subscript(self, index: int, step: DecodedInstruction, action: Action) -> Action:
         """Keep the index that a subscript of an array member passes on."""

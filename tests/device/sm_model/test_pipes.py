@@ -1,0 +1,23 @@
+"""The clocks of matrix instructions against the peak of the datasheet."""
+
+import pytest
+
+from memlab.device.datasheets import loader
+from memlab.device.sm_model.pipes import tensor_clocks
+
+
+@pytest.mark.parametrize(
+    ("opcode", "clocks"),
+    [
+        # 4096 FLOPs a clock and SM of FP16, an FMA is two: 1024 a clock and sub-core, of which each
+        # has a quarter of 2 * 64 * 256 * 16.
+        ("HGMMA.64x256x16.F32", 128),
+        ("HGMMA.64x256x16.F32.BF16", 128),
+        ("HGMMA.64x8x16.F32", 4),
+        ("HGMMA.64x256x8.F32.TF32", 128),
+        ("QGMMA.64x256x32.F32.E4M3.E4M3", 128),
+        ("IGMMA.64x256x32.S8.S8", 128),
+    ],
+)
+def test_products_of_warpgroups_run_at_the_peak(opcode: str, clocks: float) -> None:
+    assert tensor_clocks(opcode, loader.load_datasheet("h200")) == pytest.approx(clocks, rel=1e-3)
