@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
+from memlab.kernels.blas import one_thread
 from memlab.kernels.kernel import Kernel, Limits, Parameter
 from memlab.kernels.launch import Buffer, Launch, Scalar, block_count
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 FLOAT_BYTES = 4
 DEFAULT_WIDTH = 1024
+_SMALL_PRODUCT = 2**27
+"""Multiplications of a product that one thread computes: some 5 ms of it."""
 SIZE_PARAMETERS = (
     Parameter("width", "Width of square matrices: sets m, k and n", default=DEFAULT_WIDTH),
     Parameter("m", "Rows of M and P", default_text="the width"),
@@ -167,7 +171,10 @@ def product_reference(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[
         for indices in rows_by_columns.values():
             chosen = columns[columns_of_row[indices[0]]]
             selected = np.ascontiguousarray(right[depth][:, chosen].T, dtype=np.float64)
-            product = left[rows[indices], depth].astype(np.float64) @ selected.T
+            factor = left[rows[indices], depth].astype(np.float64)
+            small = len(indices) * selected.size <= _SMALL_PRODUCT
+            with one_thread() if small else nullcontext():
+                product = factor @ selected.T
             values[first[indices][:, None] + np.arange(len(selected))] += product
     return values[place].reshape(np.shape(flat_index))
 

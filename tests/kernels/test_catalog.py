@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlab.errors import UsageError
+from memlab.kernels.blas import _functions, one_thread
 from memlab.kernels.catalog import find_kernel
 from memlab.kernels.kernel import Limits
 from memlab.kernels.launch import Launch, Scalar
@@ -153,6 +154,23 @@ def test_reference_is_the_product_at_any_positions(
 
     product = left.astype(np.float64) @ right.astype(np.float64)
     np.testing.assert_allclose(values, product.ravel()[positions], rtol=1e-13)
+
+
+def test_small_products_take_one_thread_of_openblas() -> None:
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"]
+    if "openblas" not in blas:
+        pytest.skip(f"NumPy uses {blas}")
+    functions = _functions()
+    assert functions is not None
+    threads, set_threads = functions
+    before = threads()
+    set_threads(2)
+    try:
+        with one_thread():
+            assert threads() == 1
+        assert threads() == 2
+    finally:
+        set_threads(before)
 
 
 def test_reference_in_slices_of_a_long_inner_product() -> None:
