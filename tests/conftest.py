@@ -135,8 +135,9 @@ def compile_cache() -> Iterator[None]:
 
     The folder is named by the compiler room's code: another state of the code compiles anew.
     """
-    sources = sorted((REPOSITORY / "device" / "compiler").rglob("*"))
-    code = b"".join(path.read_bytes() for path in sources if path.is_file())
+    files = (REPOSITORY / "device" / "compiler").rglob("*")
+    sources = sorted(path for path in files if path.is_file() and path.suffix != ".pyc")
+    code = b"".join(path.read_bytes() for path in sources)
     folder = REPOSITORY / "build" / "compiled-by-tests" / sha256(code).hexdigest()[:16]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEMLAB_CACHE", str(folder))
