@@ -88,7 +88,7 @@ class Step(Record):
 class Warp(Record):
     """A place for a warp."""
 
-    ready: float  # the clock from which it may issue
+    ready: float  # the clock from which it may issue; never, if it has ended or waits at a barrier
     unit: int  # of its next instruction
     reads: Annotated[Pointer[float], BANKS]  # the registers that it reads, less its window
     step: int  # its next instruction
@@ -96,7 +96,6 @@ class Warp(Record):
     range: int  # the number of the next range of its path
     ranges: int  # the end of its path
     running: int
-    age: int  # the number of the block that it belongs to
     slot: int
     copied: float  # when all its asynchronous copies are complete
     committed: int  # groups so far
@@ -156,7 +155,8 @@ class Machine(Record):
     banks: Pointer[float]  # the same of lines of constant memory
     unit_free: Pointer[float]  # by sub-core and unit
     next: Annotated[Pointer[float], SCHEDULERS]  # the clock at which a scheduler may have work
-    last: Annotated[Pointer[int], SCHEDULERS]  # the warp that it issued last
+    last: Annotated[Pointer[int], SCHEDULERS]  # the warp that it issued last; NONE
+    youngest_first: Pointer[int]  # slots, that of the block which started last at first
     ports: Pointer[float]  # when each bank of a sub-core's registers can be read
     address_free: Annotated[Pointer[float], SCHEDULERS]
     queue: Pointer[float]  # when memory instructions leave, a ring per sub-core

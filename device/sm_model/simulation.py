@@ -20,6 +20,7 @@ from memlab.device.emulator.codegen.records import dtype_of
 from memlab.device.sm_model import simulation_code
 from memlab.device.sm_model.records import (
     BANKS,
+    NONE,
     QUANTILES,
     SCHEDULERS,
     Machine,
@@ -159,6 +160,7 @@ def run(work: Workload, rates: Rates) -> Simulated:
     point("paths", np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
     point("path_of", np.array([*work.active, *work.idle], np.int64))
     point("warps", np.zeros(slots * warps_per_block + 1, dtype_of(Warp)))
+    point("youngest_first", np.arange(slots))
     point("places", np.zeros(slots + 1, dtype_of(Slot)))
     lines = int(steps["line"].max()) + 1
     point("code", np.full(lines, -1.0))
@@ -179,6 +181,7 @@ def run(work: Workload, rates: Rates) -> Simulated:
     machine["active_due"] = 1 - work.active_share  # the first one is: some SM has it
     machine["dispatch_free"], machine["code_lines"] = rates.first_block, lines
     machine["random"] = 1
+    machine["last"] = [0, *[NONE] * (SCHEDULERS - 1)]
     for name in (
         *("block_interval", "block_latency", "warp_interval", "queue_depth"),
         *("barrier_clocks", "barrier_latency", "read_sector_clocks", "write_sector_clocks"),

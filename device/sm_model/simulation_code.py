@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memlab.device.emulator.codegen.compiled import compiled, unlikely
+from memlab.device.emulator.codegen.compiled import compiled, set_bits, unlikely
 from memlab.device.emulator.codegen.records import Pointer
 from memlab.device.emulator.isa.values import S64
 from memlab.device.sm_model.records import (
@@ -50,7 +50,6 @@ def simulate(m: Machine) -> None:
     for slot in range(m.slots):
         if m.started < m.blocks:
             _start_block(m, slot, 0.0)
-    warps = m.slots * m.warps_per_block
     while m.running > 0:
         clock = _NEVER
         for scheduler in range(SCHEDULERS):
@@ -60,39 +59,44 @@ def simulate(m: Machine) -> None:
         m.clock = clock
         for scheduler in range(SCHEDULERS):
             if m.next[scheduler] <= clock:
-                _schedule(m, scheduler, warps, clock)
+                _schedule(m, scheduler, clock)
 
 
 @compiled(inline=False)
-def _schedule(m: Machine, scheduler: int, warps: int, clock: float) -> None:
+def _schedule(m: Machine, scheduler: int, clock: float) -> None:
     """Issue an instruction, if a warp is ready; set when to look again."""
     free = m.unit_free + scheduler * _UNITS
     ports = m.ports + scheduler * BANKS
     first, second = ports[0], ports[1]
-    best, best_age, later = 0 - 1, 0 - 1, _NEVER
-    last = m.last[scheduler]
-    number = scheduler
-    while number < warps:
-        warp = m.warps[number]
-        if warp.running:
-            when = _later(warp.ready, free[warp.unit])
-            when = _later(when, first + warp.reads[0])
-            when = _later(when, second + warp.reads[1])
-            if when > clock:
+    best, later = m.last[scheduler], _NEVER
+    if best < 0 or _turn(m.warps[best], free, first, second) > clock:
+        best = 0 - 1
+        for place in range(m.slots):
+            start = m.youngest_first[place] * m.warps_per_block
+            number = start + m.warps_per_block - 1
+            number -= (number - scheduler) & (SCHEDULERS - 1)
+            while number >= start:
+                when = _turn(m.warps[number], free, first, second)
+                if when <= clock:
+                    best = number
+                    break
                 later = _sooner(later, when)
-            else:
-                age = warp.age
-                if number == last:
-                    age = 1 << 60
-                if age > best_age:
-                    best, best_age = number, age
-        number += SCHEDULERS
+                number -= SCHEDULERS
+            if best >= 0:
+                break
     if best < 0:
         m.next[scheduler] = later
         return
     m.last[scheduler] = best
     m.next[scheduler] = clock + 1.0
     _issue(m, scheduler, best, clock)
+
+
+@compiled(inline=True)
+def _turn(warp: Warp, free: Pointer[float], first: float, second: float) -> float:
+    """When a warp may issue its next instruction, by what its sub-core has taken up."""
+    when = _later(warp.ready, free[warp.unit])
+    return _later(_later(when, first + warp.reads[0]), second + warp.reads[1])
 
 
 @compiled(inline=True)
@@ -134,13 +138,13 @@ def _start_block(m: Machine, slot: int, clock: float) -> None:
     if m.active_due >= 0.999999:
         m.active_due -= 1.0
         idle = 0
+    _put_first(m.youngest_first, slot)
     place = m.places[slot]
     place.running, place.arrived, place.released = m.warps_per_block, 0, 0.0
     for member in range(m.warps_per_block):
         index = slot * m.warps_per_block + member
         warp, path = m.warps[index], m.path_of[idle + member]
-        warp.slot, warp.age, warp.copied, warp.committed = slot, number, 0.0, 0
-        warp.age = number * m.warps_per_block + member
+        warp.slot, warp.copied, warp.committed = slot, 0.0, 0
         for board in range(SCOREBOARDS):
             warp.boards[board] = 0.0
         for group in range(GROUPS):
@@ -154,14 +158,23 @@ def _start_block(m: Machine, slot: int, clock: float) -> None:
 
 
 @compiled(inline=False)
+def _put_first(slots: Pointer[int], slot: int) -> None:
+    """Move a slot to the front of a list that has it."""
+    moved, place = slot, 0
+    while slots[place] != slot:
+        slots[place], moved = moved, slots[place]
+        place += 1
+    slots[place] = moved
+
+
+@compiled(inline=False)
 def _prepare(m: Machine, number: int, clock: float) -> None:
     """Set when a warp may issue its next instruction, which it has reached at a clock."""
     warp = m.warps[number]
     step = m.steps[warp.step]
     ready = clock
-    for board in range(SCOREBOARDS):
-        if (step.wait >> board) & 1:
-            ready = _later(ready, warp.boards[board])
+    for board in set_bits(step.wait):
+        ready = _later(ready, warp.boards[board])
     if step.kind == _AWAIT:
         oldest = warp.committed - 1 - step.groups
         if oldest >= 0:
@@ -378,7 +391,7 @@ def _open(m: Machine, slot: int, place: Slot) -> None:
 @compiled(inline=False)
 def _end(m: Machine, warp: Warp, clock: float) -> None:
     """End a warp; with the last one of a block, start another block."""
-    warp.running = 0
+    warp.running, warp.ready = 0, _NEVER
     m.running -= 1
     m.drained = _later(m.drained, clock + 1.0)
     place = m.places[warp.slot]
