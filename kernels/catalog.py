@@ -6,7 +6,17 @@ To add a kernel, write a `.cu` file in this folder, an entry here and a line in 
 from __future__ import annotations
 
 from memlab.errors import UsageError, suggest_nearest
-from memlab.kernels import banks, coalescing, corner_turning, image, ladder, matmul, spaces, sums
+from memlab.kernels import (
+    attention,
+    banks,
+    coalescing,
+    corner_turning,
+    image,
+    ladder,
+    matmul,
+    spaces,
+    sums,
+)
 from memlab.kernels.kernel import MAX_SIZE_T_INDEXED_ELEMENTS, Kernel
 
 CATALOG: dict[str, Kernel] = {
@@ -248,6 +258,41 @@ CATALOG: dict[str, Kernel] = {
             source_file="register_pressure.cu",
             parameters=spaces.PRESSURE_PARAMETERS,
             make_launch=spaces.launch_register_pressure,
+        ),
+        Kernel(
+            name="attention-scores",
+            summary="Attention, 1st of 3 kernels; all scores go to DRAM",
+            source_file="attention_scores.cu",
+            parameters=attention.PARAMETERS,
+            make_launch=attention.launch_scores,
+        ),
+        Kernel(
+            name="attention-softmax",
+            summary="Attention, 2nd of 3 kernels; scores become weights, in DRAM",
+            source_file="attention_softmax.cu",
+            parameters=attention.PARAMETERS,
+            make_launch=attention.launch_softmax,
+        ),
+        Kernel(
+            name="attention-values",
+            summary="Attention, 3rd of 3 kernels; values are weighted",
+            source_file="attention_values.cu",
+            parameters=attention.PARAMETERS,
+            make_launch=attention.launch_values,
+        ),
+        Kernel(
+            name="attention-tiled",
+            summary="Attention in one kernel, online softmax in shared memory; FP32",
+            source_file="attention_tiled.cu",
+            parameters=attention.PARAMETERS,
+            make_launch=attention.launch_tiled,
+        ),
+        Kernel(
+            name="attention-mma",
+            summary="Attention in one kernel on tensor cores; BF16, FP32 sums",
+            source_file="attention_mma.cu",
+            parameters=attention.PARAMETERS,
+            make_launch=attention.launch_mma,
         ),
     )
 }

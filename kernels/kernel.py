@@ -243,6 +243,33 @@ class Kernel:
         )
 
 
+def require_capability(
+    kernel: Kernel, limits: Limits, needed: tuple[int, int], what: str, advice: str
+) -> None:
+    """Refuse a device that lacks what a kernel needs; one of unknown capability passes.
+
+    Args:
+        kernel: The kernel.
+        limits: The device's limits.
+        needed: The first compute capability that has it.
+        what: What the kernel needs, for the message.
+        advice: What to use instead.
+
+    Raises:
+        UsageError: The device's compute capability is lower.
+    """
+    capability = limits.compute_capability
+    if capability is not None and capability < needed:
+        raise UsageError(
+            f"{kernel.name} needs compute capability {_format_capability(needed)} or later "
+            f"({what}); {limits.name} has {_format_capability(capability)}: use {advice}"
+        )
+
+
+def _format_capability(capability: tuple[int, int]) -> str:
+    return f"{capability[0]}.{capability[1]}"
+
+
 def check_memory(launch: Launch, limits: Limits) -> None:
     """Refuse arrays that do not fit in the device's memory.
 

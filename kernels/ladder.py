@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
 from memlab.kernels import matmul
-from memlab.kernels.kernel import Kernel, Limits, Parameter
+from memlab.kernels.kernel import Kernel, Limits, Parameter, require_capability
 from memlab.kernels.launch import Launch
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def launch_warp_tiled(kernel: Kernel, values: Mapping[str, Any], limits: Limits)
     Raises:
         UsageError: The device has no asynchronous copies, or too little shared memory.
     """
-    _require_capability(kernel, limits, (8, 0), "cp.async", "--device a100")
+    require_capability(kernel, limits, (8, 0), "cp.async", "--device a100")
     allowed = max(
         limits.max_shared_memory_per_block_bytes, limits.max_shared_memory_per_block_optin_bytes
     )
@@ -222,7 +222,7 @@ def tensor_launcher(
         capability = limits.compute_capability
         old = capability is not None and capability < (7, 5)
         advice = "--device a100" if old else "tensor-fp16, or --device a100"
-        _require_capability(kernel, limits, needed, f"mma.sync on {element.upper()}", advice)
+        require_capability(kernel, limits, needed, f"mma.sync on {element.upper()}", advice)
         threads = _check_tile(_TENSOR, values, limits)
         product = matmul.make_product_launch(
             kernel,
@@ -268,17 +268,6 @@ def _round_to_tf32(array: NDArray[Any]) -> NDArray[np.float32]:
 
     bits = array.view(np.uint32)
     return ((bits + np.uint32(1 << 12)) & np.uint32(0xFFFF_E000)).view(np.float32)
-
-
-def _require_capability(
-    kernel: Kernel, limits: Limits, needed: tuple[int, int], what: str, advice: str
-) -> None:
-    capability = limits.compute_capability
-    if capability is not None and capability < needed:
-        raise UsageError(
-            f"{kernel.name} needs compute capability {_format_capability(needed)} or later "
-            f"({what}); {limits.name} has {_format_capability(capability)}: use {advice}"
-        )
 
 
 def _product_launch(
@@ -353,7 +342,3 @@ def _check_tile(step: TileLimits, values: Mapping[str, Any], limits: Limits) -> 
         f"{reason}: use --tile {' or '.join(map(str, below + above))}, or any of {suitable[0]} to "
         f"{suitable[-1]} in steps of {multiple}"
     )
-
-
-def _format_capability(capability: tuple[int, int]) -> str:
-    return f"{capability[0]}.{capability[1]}"

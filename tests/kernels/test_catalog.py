@@ -79,6 +79,10 @@ def test_work_of_a_small_product() -> None:
         ("filter-global", {"n": 10}, 2 * 16 * 10, 4 * (25 + 16 + 10)),
         ("filter-constant", {"n": 10}, 2 * 16 * 10, 4 * (25 + 16 + 10)),
         ("register-pressure", {"n": 2}, 2 * (64 + 1 + 3 * 64 + 1), 4 * (128 + 2)),
+        ("attention-scores", {"tokens": 3, "heads": 2}, 2 * 64 * 18, 4 * 2 * (2 * 3 * 64 + 9)),
+        ("attention-softmax", {"tokens": 3, "heads": 2}, 4 * 18, 4 * 2 * 18),
+        ("attention-tiled", {"tokens": 3, "heads": 2}, 4 * 64 * 18, 4 * 4 * 2 * 3 * 64),
+        ("attention-mma", {"tokens": 6, "heads": 1}, 4 * 64 * 36, 2 * 4 * 6 * 64),
     ],
 )
 def test_work_of_the_lessons(
@@ -274,6 +278,7 @@ def test_tolerance_lies_between_rounding_and_a_lost_term() -> None:
             {"registers": 23},
             "registers must be at least 24, got 23: use 24 to 255",
         ),
+        ("attention-tiled", {"head_size": 96}, "head-size must be 64 or 128, got 96"),
     ],
 )
 def test_what_does_not_fit_is_refused(name: str, values: dict[str, object], message: str) -> None:

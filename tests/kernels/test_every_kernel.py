@@ -11,6 +11,12 @@ from memlab.kernels.launch import Buffer, Launch
 
 EMULATED = open_device("h200")
 
+ATTENTION: list[dict[str, int | str]] = [
+    {"tokens": 1, "heads": 1},
+    {"tokens": 70, "heads": 3, "causal": "yes"},
+    {"tokens": 133, "heads": 1, "head_size": 128},
+]
+
 # One line per kernel: sizes with partly filled blocks, warps, tiles and lines.
 SMALL: dict[str, list[dict[str, int | str]]] = {
     "naive": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
@@ -48,6 +54,11 @@ SMALL: dict[str, list[dict[str, int | str]]] = {
     "filter-constant-divergent": [{"n": 1}, {"n": 4133}],
     "filter-global": [{"n": 1}, {"n": 4133}],
     "register-pressure": [{"n": 1}, {"n": 289, "registers": 32}],
+    "attention-scores": ATTENTION,
+    "attention-softmax": ATTENTION,
+    "attention-values": ATTENTION,
+    "attention-tiled": ATTENTION,
+    "attention-mma": ATTENTION,
 }
 CASES = [(name, sizes) for name, cases in SMALL.items() for sizes in cases]
 

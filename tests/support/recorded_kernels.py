@@ -49,6 +49,10 @@ _LARGE_TILE, _LARGE_ODD = {"width": 128}, {"m": 130, "k": 20, "n": 67}
 _COPY: list[Sizes] = [{"n": 4096}, {"n": 5001, "cache": "global"}]
 _FILTER: list[Sizes] = [{"n": 4096}, {"n": 9133}]
 _PLANE: list[Sizes] = [{"width": 96, "height": 64}, {"width": 101, "height": 75}]
+_ATTENTION: list[Sizes] = [
+    {"tokens": 128, "heads": 2, "head_size": 128},
+    {"tokens": 77, "heads": 2, "causal": "yes"},
+]
 
 CATALOG_SIZES: dict[str, list[Sizes]] = {
     "naive": [_SQUARE, _ODD],
@@ -86,6 +90,11 @@ CATALOG_SIZES: dict[str, list[Sizes]] = {
     "filter-constant-divergent": _FILTER,
     "filter-global": _FILTER,
     "register-pressure": [{"n": 4096}, {"n": 3289, "registers": 32}],
+    "attention-scores": _ATTENTION,
+    "attention-softmax": _ATTENTION,
+    "attention-values": _ATTENTION,
+    "attention-tiled": _ATTENTION,
+    "attention-mma": _ATTENTION,
 }
 """Sizes that blocks and tiles divide, and others."""
 

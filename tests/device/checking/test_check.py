@@ -21,7 +21,15 @@ LIMITS = Limits(DEVICE.name, max_shared_memory_per_block_optin_bytes=227 * 1024)
 
 # Sizes that leave blocks, warps, tiles and lines unfilled; what a kernel has no parameter for is
 # left out.
-ODD: dict[str, int] = {"width": 37, "n": 289, "height": 21, "m": 31, "k": 7}
+ODD: dict[str, int] = {
+    "width": 37,
+    "n": 289,
+    "height": 21,
+    "m": 31,
+    "k": 7,
+    "tokens": 70,
+    "heads": 2,
+}
 
 
 def floats(name: str, elements: int) -> Buffer:
