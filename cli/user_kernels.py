@@ -42,6 +42,12 @@ def launch_options(
     block: Annotated[
         str | None, typer.Option("--block", metavar="X[,Y[,Z]]", help="Threads per block.")
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster", metavar="X[,Y[,Z]]", help="Blocks of a thread block cluster, from sm_90."
+        ),
+    ] = None,
     shared: Annotated[
         str | None,
         typer.Option("--shared", metavar="BYTES", help="Dynamic shared memory per block."),

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from memlab.device.access_counts import AccessCounts, Direction, NamedCount, NamedCounters, Space
 from memlab.device.outputs import Outputs
-from memlab.kernels.launch import Dim3
+from memlab.kernels.launch import NO_CLUSTER, Dim3
 from memlab.presentation import Presentable
 
 Provenance = Literal["queried", "datasheet", "measured", "emulated", "modelled", "analytic"]
@@ -174,6 +174,9 @@ class Counters(NamedCounters):
         surface_sectors: Sectors of these.
         bulk_requests: Bulk copies to or from global memory; they do not pass the L1.
         bulk_sectors: Sectors of these.
+        distributed_shared_requests: Accesses of warps to the shared memory of other blocks of their
+            cluster; no counter of shared memory has these.
+        distributed_shared_sectors: Sectors of these.
         flop_fp32: FLOPs executed by the FP32 pipe; one FMA is two.
         flop_fp64: FLOPs executed by the FP64 pipe.
         flop_fp16: FLOPs of `half` outside the tensor cores; one FMA of a `half2` is four. (Nsight
@@ -241,6 +244,8 @@ class Counters(NamedCounters):
     surface_sectors: int = 0
     bulk_requests: int = 0
     bulk_sectors: int = 0
+    distributed_shared_requests: int = 0
+    distributed_shared_sectors: int = 0
     flop_fp32: int = 0
     flop_fp64: int = 0
     flop_fp16: int = 0
@@ -535,6 +540,7 @@ class Measurement(Presentable):
         device: The device.
         grid: Blocks in x, y and z.
         block: Threads per block in x, y and z.
+        cluster: Blocks per thread block cluster in x, y and z; 1 where blocks form none.
         dynamic_shared_bytes: Shared memory that the launch asks for in addition to the static
             arrays, bytes per block.
         resources: Registers and memory of the compiled kernel.
@@ -573,6 +579,7 @@ class Measurement(Presentable):
     library_time: dict[str, Time] = field(default_factory=dict)
     instructions: InstructionCounters = field(default_factory=InstructionCounters)
     code: Code = field(default_factory=Code)
+    cluster: Dim3 = NO_CLUSTER
     outputs: Outputs = field(
         default_factory=Outputs, compare=False, repr=False, metadata=NOT_RECORDED
     )

@@ -8,18 +8,34 @@ function `make_launch` of a kernel makes its specific checks, such as the widest
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from memlab.errors import UsageError, suggest_nearest
-from memlab.kernels.launch import Argument, Buffer, Constant, Dim3, Launch, Reference
+from memlab.kernels.launch import (
+    NO_CLUSTER,
+    Argument,
+    Buffer,
+    Constant,
+    Dim3,
+    Launch,
+    Reference,
+)
 
 MAX_INT_INDEXED_ELEMENTS = 2**31 - 1024
 """The most elements of an array with `int` indices: their range less the width of a block, because
 the threads beyond the edge of a matrix compute an index too, which must not overflow."""
 MAX_SIZE_T_INDEXED_ELEMENTS = 2**63 - 1
 """The most elements of an array with `size_t` indices, more than any memory holds."""
+
+FIRST_WITH_CLUSTERS = (9, 0)
+"""The first compute capability with thread block clusters (CUDA C++ Programming Guide, "Thread
+Block Clusters")."""
+PORTABLE_CLUSTER_BLOCKS, MAX_CLUSTER_BLOCKS = 8, 16
+"""The most blocks of a cluster on every device that has clusters; and on H100 and H200 where the
+kernel allows a non-portable size, as memlab does (CUDA C++ Programming Guide, "Thread Block
+Clusters")."""
 
 _MAX_LISTED_ARRAYS = 8
 
@@ -179,6 +195,7 @@ class Kernel:
         check_memory(launch, limits)
         _check_index_range(launch, self.max_elements)
         check_geometry(launch, limits)
+        check_cluster(launch, limits)
         return launch
 
     def launch(
@@ -196,6 +213,7 @@ class Kernel:
         constants: tuple[Constant, ...] = (),
         compile_options: tuple[str, ...] = (),
         tile: int | None = None,
+        cluster: Dim3 = NO_CLUSTER,
     ) -> Launch:
         """Make a launch of this kernel's source; the arguments are the fields of `Launch`.
 
@@ -214,6 +232,7 @@ class Kernel:
             constants: See `Launch`.
             compile_options: See `Launch`.
             tile: See `Launch`.
+            cluster: See `Launch`.
         """
         arrays = (*(item for item in arguments if isinstance(item, Buffer)), *constants)
         if compulsory_bytes is None:
@@ -240,6 +259,7 @@ class Kernel:
             tile=tile,
             constants=constants,
             compile_options=compile_options,
+            cluster=cluster,
         )
 
 
@@ -320,6 +340,48 @@ def check_geometry(launch: Launch, limits: Limits) -> None:
                     f"the launch has {extent} {what} in {axis}; {limits.name} allows {limit}: "
                     f"use {advice}"
                 )
+
+
+def check_cluster(launch: Launch, limits: Limits) -> None:
+    """Refuse clusters that the device does not have, or that do not divide the grid.
+
+    Raises:
+        UsageError: The message names the limit, the cluster and what to change.
+    """
+    if launch.cluster == NO_CLUSTER:
+        return
+    check_has_clusters(launch.cluster, limits)
+    extents = ",".join(map(str, launch.cluster))
+    if launch.cluster_blocks > MAX_CLUSTER_BLOCKS:
+        raise UsageError(
+            f"a cluster has {launch.cluster_blocks} blocks; {limits.name} allows "
+            f"{MAX_CLUSTER_BLOCKS}: use a smaller cluster"
+        )
+    for axis, blocks, each in zip("xyz", launch.grid, launch.cluster, strict=True):
+        if blocks % each:
+            raise UsageError(
+                f"the grid has {blocks} blocks in {axis}, no multiple of the {each} of a cluster "
+                f"({extents}): use a grid of {-(-blocks // each) * each} blocks in {axis}"
+            )
+
+
+def check_has_clusters(cluster: Sequence[int | str], limits: Limits) -> None:
+    """Refuse clusters on a device that has none.
+
+    Args:
+        cluster: Blocks of a cluster, or expressions.
+        limits: The device's limits.
+
+    Raises:
+        UsageError: The device has none.
+    """
+    capability = limits.compute_capability
+    if capability is not None and capability < FIRST_WITH_CLUSTERS:
+        raise UsageError(
+            f"the launch has clusters of {','.join(map(str, cluster))} blocks; {limits.name}, of "
+            f"compute capability {capability[0]}.{capability[1]}, has none: choose a device from "
+            "9.0 on, as --device h200"
+        )
 
 
 def _bytes_label(size: int) -> str:

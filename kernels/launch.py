@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 Dim3: TypeAlias = tuple[int, int, int]
 """Extent in x, y, z, as CUDA's `dim3`."""
 
+NO_CLUSTER: Dim3 = (1, 1, 1)
+"""The extents of the cluster of a launch without clusters: a block by itself."""
+
 Arrays: TypeAlias = "Mapping[str, NDArray[np.generic]]"
 """Array arguments by name."""
 
@@ -393,6 +396,7 @@ class Launch:
         cubin_compiler: Who made that machine code, with the version; empty if unknown.
         given: The arguments as the user gave them, where a front end makes more parameters of them;
             empty where they are `arguments`.
+        cluster: Blocks of a thread block cluster in x, y, z; a single one where blocks form none.
     """
 
     kernel: str
@@ -420,6 +424,7 @@ class Launch:
     cubin: bytes = b""
     cubin_compiler: str = ""
     given: tuple[Argument, ...] = ()
+    cluster: Dim3 = NO_CLUSTER
 
     @property
     def user_arguments(self) -> tuple[Argument, ...]:
@@ -450,6 +455,11 @@ class Launch:
     def threads_per_block(self) -> int:
         """The number of threads of one block."""
         return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def cluster_blocks(self) -> int:
+        """The number of blocks of a cluster; 1 where blocks form none."""
+        return prod(self.cluster)
 
 
 def source_lines(source: str) -> list[str]:

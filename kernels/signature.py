@@ -106,10 +106,13 @@ class LaunchBounds:
     Attributes:
         max_threads: The most threads of a block, from `__launch_bounds__`; 0 if not declared.
         block: The threads of a block in x, y and z, from `__block_size__`; None if not declared.
+        cluster: The blocks of a cluster in x, y and z, from `__cluster_dims__`; None if not
+            declared.
     """
 
     max_threads: int = 0
     block: Dim3 | None = None
+    cluster: Dim3 | None = None
 
 
 @dataclass(frozen=True)

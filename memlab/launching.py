@@ -304,10 +304,13 @@ def prepare_launch(
     from memlab.device.debug_info.kernel_lookup import signature_of
     from memlab.device.debug_info.ptx_signatures import with_parameters
     from memlab.device.references import output_references
+    from memlab.kernels.kernel import check_has_clusters
     from memlab.kernels.python.front_ends import adapted_kernel
     from memlab.kernels.user.launch import make_user_launch, unfilled_constants
 
     kernel = adapted_kernel(kernel, properties.compute_capability)
+    if kernel.cluster:  # the compiler would refuse what clusters need, in many lines
+        check_has_clusters(kernel.cluster, launch_limits(properties))
     compiled = compiled_source(kernel, properties.compute_capability)
     unit = compilation_unit(kernel, properties.compute_capability, compiled)
     signature = signature_of(unit, compiled.entry if compiled else kernel.entry)

@@ -78,7 +78,8 @@ def run(
             that is left out has its default.
 
             For a user kernel, its launch: `grid` and `block` (blocks and threads per block; a
-            number or up to three), `shared` (dynamic shared memory, bytes per block) and `args`.
+            number or up to three), `cluster` (blocks of a thread block cluster), `shared` (dynamic
+            shared memory, bytes per block) and `args`.
             An argument is text as for `--arg` on the command line, a number, a NumPy array that
             the kernel only reads, `memlab.inout(array)`, `memlab.out(shape, dtype)`, a tuple of
             these for a structure passed by value, or None for a null pointer; arrays of structures

@@ -40,7 +40,7 @@ from memlab.device.measurement import Coverage, DeviceSummary, Progress, ignore_
 from memlab.device.properties import WARP_SIZE
 from memlab.device.structure_arrays import padding_bytes
 from memlab.errors import DeviceError, UsageError
-from memlab.kernels.launch import Buffer, Launch
+from memlab.kernels.launch import NO_CLUSTER, Buffer, Launch
 from memlab.text import plural
 
 WHOLE_GRID_LANE_INSTRUCTIONS = 150_000_000
@@ -78,6 +78,11 @@ def check_launch(
         EmulationTimeoutError: The time was up before anything was found or any block was done.
     """
     report = progress or ignore_progress
+    if launch.cluster != NO_CLUSTER:
+        raise UsageError(
+            f"{launch.kernel} runs in clusters of blocks, which check does not know: use memlab "
+            "run, which executes them and reports accesses at fault"
+        )
     report("preparing inputs", None)
     execution = Execution.of(launch, compiled, seed, budget)
     names = AddressNames(launch, execution, compiled.architecture)

@@ -31,6 +31,7 @@ EIATTR_FRAME_SIZE = 0x11
 EIATTR_MIN_STACK_SIZE = 0x12
 EIATTR_KPARAM_INFO = 0x17
 EIATTR_REGCOUNT = 0x2F
+EIATTR_CTA_PER_CLUSTER = 0x3D
 EIFMT_SVAL = 4  # the value follows the record; in other formats it is two bytes in the record
 UNKNOWN_STACK_SIZE = 0xFFFFFFFF
 
@@ -76,7 +77,7 @@ def machine_code_sha256(cubin: bytes, entry: str) -> str:
 
 
 def launch_bounds(cubin: bytes, entry: str) -> LaunchBounds:
-    """Read the launch bounds of a kernel: a driver refuses blocks beyond them.
+    """Read the launch bounds of a kernel: a driver refuses other blocks and clusters.
 
     Raises:
         UsageError: The bytes are no cubin, or hold no kernel of this name.
@@ -85,9 +86,11 @@ def launch_bounds(cubin: bytes, entry: str) -> LaunchBounds:
     records = dict(_long_attributes(sections[f".nv.info.{entry}"]))
     block = records.get(EIATTR_REQNTID, b"")
     most = records.get(EIATTR_MAX_THREADS, b"")
+    cluster = records.get(EIATTR_CTA_PER_CLUSTER, b"")
     return LaunchBounds(
         max_threads=math.prod(struct.unpack("<3I", most)) if most else 0,
         block=struct.unpack("<3I", block) if block else None,
+        cluster=struct.unpack("<3I", cluster) if cluster else None,
     )
 
 

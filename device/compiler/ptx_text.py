@@ -38,6 +38,7 @@ _VARIABLE = re.compile(
 )
 _BITS = re.compile(r"(?:[busf]|bf)(8|16|32|64|128)")
 _BLOCK = re.compile(r"\.(maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
+_CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 _GRID_WORKSPACE = re.compile(r"\bmov\.[bu]32\s+(%\w+),\s*%envreg[12]\b")
 """A read of the address of a `grid_workspace`, which only a cooperative launch has."""
 _BRACE, _WORD = re.compile(r"[{}]"), re.compile(r"[\w$%]+")
@@ -332,6 +333,15 @@ def block_limits(kernel: PtxFunction) -> tuple[int, tuple[int, int, int] | None]
             demanded = (x, y, z)
         most = x * y * z
     return most, demanded
+
+
+def cluster_extents(kernel: PtxFunction) -> tuple[int, int, int] | None:
+    """The blocks of a cluster in x, y and z that a kernel demands; None if it demands none."""
+    found = _CLUSTER.search(kernel.directives)
+    if found is None:
+        return None
+    x, y, z = (int(extent or 1) for extent in found.groups())
+    return x, y, z
 
 
 def source_lines(ptx: str, entry: str) -> tuple[str, int]:

@@ -124,7 +124,7 @@ def _signature(ptx: str, entry: str, name: str) -> Signature:
         entry,
         tuple(_parameter(each, entry) for each in parameters),
         tuple(_variables(ptx)),
-        bounds=LaunchBounds(most, block),
+        bounds=LaunchBounds(most, block, ptx_text.cluster_extents(kernel)),
         used=ptx_text.reachable_names(ptx, entry),
     )
 

@@ -11,6 +11,7 @@ import numpy as np
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.checks.pointer_origin import find_pointer_origins
 from memlab.device.emulator.machine.observer import ExecutionPolicy
+from memlab.device.emulator.sampling.block_sample import whole_clusters
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,7 +98,7 @@ def array_reach(launch: Launch, compiled: CompiledKernel, budget: Budget) -> Map
     """
     execution = Execution.of(launch, compiled, 0, budget)
     reach = _Reach(execution)
-    for chunk in execution.chunks(_probed_blocks(launch.grid)):
+    for chunk in execution.chunks(whole_clusters(_probed_blocks(launch.grid), launch.cluster)):
         execution.run(chunk, observers=[reach])
     if reach.is_lost:
         return {}

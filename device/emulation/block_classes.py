@@ -33,6 +33,7 @@ from memlab.device.emulator.sampling.affine_values import AffineValues
 from memlab.device.emulator.sampling.block_sample import GridPartition, center_block, split_extent
 from memlab.device.emulator.sampling.data_dependence import depends_on_data
 from memlab.device.emulator.sampling.decision_range import alignment_periods
+from memlab.kernels.launch import NO_CLUSTER
 
 if TYPE_CHECKING:
     from memlab.device.emulation.execution import Execution
@@ -55,12 +56,13 @@ def classify_blocks(execution: Execution, most_blocks: float) -> GridPartition:
         most_blocks: The number of blocks that there is time to execute.
 
     Returns:
-        An exact partition, or the default one, which is inexact and cuts off only the grid's ends.
+        An exact partition, or the default one, which is inexact and cuts off only the grid's ends:
+        that of a launch with clusters, since their blocks may share work by rank.
 
     Raises:
         KernelFault: As `Execution.run`.
     """
-    if depends_on_data(execution.program):
+    if execution.launch.cluster != NO_CLUSTER or depends_on_data(execution.program):
         return GridPartition()
     most = max(min(most_blocks, MAX_CLASS_BLOCKS), _MIN_BLOCKS)
     grid, values, executed = execution.launch.grid, AffineValues(execution.program), 0

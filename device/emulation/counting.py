@@ -36,7 +36,6 @@ from memlab.device.emulator.sampling.block_sample import (
     BlockCoordinates,
     GridPartition,
     Stratum,
-    WholeGrid,
     draw_strata,
     van_der_corput,
 )
@@ -142,10 +141,13 @@ def count_grid(execution: Execution, cost_per_block: float | None, report: Progr
     if cost > WHOLE_GRID_LANE_INSTRUCTIONS:
         partition = classify_blocks(execution, most_blocks)
     if cost <= (WHOLE_GRID_LANE_INSTRUCTIONS if partition.exact else MAX_EXACT_LANE_INSTRUCTIONS):
-        whole = WholeGrid(launch.grid)
-        samples = [StratumSample(whole, launch.blocks, Tally.zeros(steps), execution.chunk_blocks)]
+        samples = [
+            StratumSample(
+                execution.blocks, launch.blocks, Tally.zeros(steps), execution.chunk_blocks
+            )
+        ]
     else:
-        strata = draw_strata(launch.grid, execution.seed, most_blocks, partition)
+        strata = draw_strata(launch.grid, execution.seed, most_blocks, partition, launch.cluster)
         samples = [_stratum_sample(execution, stratum, partition.exact) for stratum in strata]
     in_time = _run_samples(execution, samples, report)
     total = Tally.zeros(steps)
@@ -161,13 +163,16 @@ def count_grid(execution: Execution, cost_per_block: float | None, report: Progr
 def _stratum_sample(execution: Execution, stratum: Stratum, exact: bool) -> StratumSample:
     """Prepare the sample of a stratum.
 
-    If its blocks may differ, they are shuffled and divided into several chunks. Every chunk is
-    then a random part of the sample, and the spread between chunks gives the standard error.
+    If its blocks may differ, their clusters are shuffled and divided into several chunks. Every
+    chunk is then a random part of the sample, and the spread between chunks gives the standard
+    error.
     """
     blocks, blocks_at_once = stratum.blocks, execution.chunk_blocks
     if not exact:
-        blocks = np.random.default_rng(execution.seed).permutation(blocks)
-        blocks_at_once = min(blocks_at_once, -(-len(blocks) // _MIN_SAMPLE_CHUNKS))
+        clusters = blocks.reshape(-1, execution.launch.cluster_blocks, 3)
+        blocks = np.random.default_rng(execution.seed).permutation(clusters).reshape(-1, 3)
+        at_most = -(-len(clusters) // _MIN_SAMPLE_CHUNKS) * clusters.shape[1]
+        blocks_at_once = min(blocks_at_once, at_most)
     tally = Tally.zeros(len(execution.program.steps))
     return StratumSample(blocks, stratum.size, tally, blocks_at_once)
 

@@ -195,6 +195,7 @@ class Emulation:
             device=device,
             grid=launch.grid,
             block=launch.block,
+            cluster=launch.cluster,
             dynamic_shared_bytes=launch.dynamic_shared_bytes,
             resources=compiled.resources,
             occupancy=resident,

@@ -14,7 +14,6 @@ from memlab.device.emulator.codegen.layout import LOCAL_LINES
 from memlab.device.emulator.machine.line_trace import ChunkLines, LineTrace
 from memlab.device.emulator.machine.memory import KernelFault
 from memlab.device.emulator.machine.tally import Tally
-from memlab.device.emulator.machine.threads import block_coordinates
 from memlab.device.emulator.models.cache_replay import LineAccesses
 from memlab.device.emulator.models.caches import CacheGeometry
 from memlab.device.properties import WARP_SIZE
@@ -62,10 +61,10 @@ def record_lines(
         factor *= 2
     trace, chunks = LineTrace(2 * MOST_ACCESSES, factor), []
     execution.reset()
-    order = np.arange(blocks)
     try:
-        for part in execution.chunks(order):
-            execution.run(block_coordinates(part, execution.launch.grid), observers=[trace])
+        for start in range(0, blocks, execution.chunk_blocks):
+            part = slice(start, min(start + execution.chunk_blocks, blocks))
+            execution.run(execution.blocks[part], observers=[trace])
             chunks.append(trace.take())
             if not chunks[-1].complete:
                 return None
@@ -81,7 +80,8 @@ def _blocks(execution: Execution, cost_per_block: float, geometry: CacheGeometry
     if blocks <= afford:
         return blocks
     waves = min(afford // wave, _MOST_WAVES)
-    return waves * wave if waves > 1 else 0
+    each = execution.launch.cluster_blocks
+    return waves * wave // each * each if waves > 1 else 0
 
 
 def _lines_accessed(execution: Execution, tally: Tally) -> list[int]:

@@ -40,7 +40,7 @@ from memlab.device.emulator.program.program import (
 )
 from memlab.device.emulator.ptx import parser
 from memlab.device.emulator.sampling.affine_values import AffineValues
-from memlab.device.emulator.sampling.block_sample import BlockCoordinates
+from memlab.device.emulator.sampling.block_sample import BlockCoordinates, WholeGrid
 from memlab.device.emulator.sampling.data_dependence import has_global_atomics
 from memlab.device.inputs import (
     POISON_BYTE,
@@ -135,6 +135,7 @@ class Execution:
             launch.dynamic_shared_bytes,
             self._parameters(addresses, objects),
             addresses.get(GRID_WORKSPACE.name, 0),
+            launch.cluster,
         )
         self._workspace = Workspace()
         self.runs_in_lockstep = not can_run_in_parts(self.program)
@@ -445,6 +446,11 @@ class Execution:
         )
 
     @property
+    def blocks(self) -> WholeGrid:
+        """All blocks, in the order in which they are executed: cluster by cluster."""
+        return WholeGrid(self.launch.grid, self.launch.cluster)
+
+    @property
     def chunks_at_once(self) -> int:
         """The number of chunks that keep all cores busy; 1 where memory limits a chunk."""
         if self.runs_in_lockstep or not self._part_blocks < self.chunk_blocks == self._lane_blocks:
@@ -453,21 +459,26 @@ class Execution:
 
     @property
     def chunk_blocks(self) -> int:
-        """The number of blocks in a chunk; all, if they wait for each other."""
+        """The number of blocks in a chunk: whole clusters; all, if they wait for each other."""
         if self.program.waits_for_grid:
             return self.launch.blocks
         by_memory = self._chunk_bytes // _block_bytes(self.launch, self.program)
-        return max(1, min(self._lane_blocks, by_memory))
+        return self._whole_clusters(min(self._lane_blocks, by_memory))
 
     @property
     def _lane_blocks(self) -> int:
         """The number of blocks in a chunk that memory does not limit."""
-        return CHUNK_LANES // self.grid.padded_threads
+        return self._whole_clusters(CHUNK_LANES // self.grid.padded_threads)
 
     @property
     def _part_blocks(self) -> int:
         """The number of blocks in a part of a chunk."""
-        return max(PART_LANES // self.grid.padded_threads, 1)
+        return self._whole_clusters(PART_LANES // self.grid.padded_threads)
+
+    def _whole_clusters(self, blocks: int) -> int:
+        """The blocks of as many whole clusters as so many blocks hold, at least of one."""
+        each = self.launch.cluster_blocks
+        return max(blocks // each, 1) * each
 
     def chunks(self, blocks: BlockCoordinates, step: int = 0) -> Iterator[NDArray[np.int64]]:
         """Cut blocks into chunks of `step` blocks, in order; 0 for the largest chunks."""
@@ -546,7 +557,8 @@ def _chunk_bytes(launch: Launch, program: Program, budget: Budget) -> int:
     copies += sum(math.prod(constant.shape) * 8 for constant in launch.constants)
     unit = write_tracking_bytes(buffer.element_bytes for buffer in launch.buffers)
     needed = arrays + arrays // unit + copies  # a byte per unit marks it as written
-    blocks = launch.blocks if program.waits_for_grid else NEIGHBORHOOD_BLOCKS
+    recorded = NEIGHBORHOOD_BLOCKS * launch.cluster_blocks
+    blocks = launch.blocks if program.waits_for_grid else recorded
     least = blocks * _block_bytes(launch, program)
     purpose = f"{needed} for its arrays, {least} for the threads of {blocks} blocks"
     allowed = budget.check(needed + least, purpose)

@@ -44,9 +44,13 @@ from memlab.device.emulator.machine.threads import BlockBox
 from memlab.device.emulator.models import address_streams
 from memlab.device.emulator.models.address_streams import AccessStream, IntArray
 from memlab.device.emulator.models.atomic_contention import AtomicContention, atomic_contention
-from memlab.device.emulator.sampling.block_sample import GridPartition, van_der_corput
+from memlab.device.emulator.sampling.block_sample import (
+    GridPartition,
+    van_der_corput,
+    whole_clusters,
+)
 from memlab.device.properties import WARP_SIZE
-from memlab.kernels.launch import Dim3
+from memlab.kernels.launch import NO_CLUSTER, Dim3
 
 _CHUNK_OVERHEAD_INSTRUCTIONS = (
     10  # instructions per lane that take as long as starting a chunk (0.4 ms)
@@ -117,25 +121,43 @@ def record_block(
     blocks = address_streams.neighborhood_blocks(
         grid, origin or middle_block(piece or whole), piece
     )
+    executed = first_of_clusters(execution, blocks)
     try:
-        tally = execution.run(blocks, observers=[trace])
+        tally = execution.run(executed, observers=[trace])
     except EmulationTimeoutError as error:
         raise execution.out_of_time(error, 0) from None
     execution.reset()
     path, executions, accesses = trace.path(), trace.executions(), trace.accesses()
+    if execution.launch.cluster != NO_CLUSTER:
+        accesses = accesses.of_blocks([_number(executed, block) for block in blocks], len(executed))
     return RepresentativeBlock(
         stream=address_streams.build_access_stream(
             execution.program, accesses, blocks, execution.memory.allocations
         ),
         path=path,
         idle_path=path,
-        lane_instructions_per_block=sum(tally.warps) * WARP_SIZE / len(blocks)
+        lane_instructions_per_block=sum(tally.warps) * WARP_SIZE / len(executed)
         + _CHUNK_OVERHEAD_INSTRUCTIONS * execution.grid.padded_threads,
         executions=executions,
         idle_executions=executions,
         region=region or whole,
         contention=atomic_contention(execution.program, accesses, blocks),
     )
+
+
+def first_of_clusters(execution: Execution, blocks: IntArray) -> IntArray:
+    """Blocks with the others of their clusters, for one chunk; the first block comes first."""
+    cluster = execution.launch.cluster
+    if cluster == NO_CLUSTER:
+        return blocks
+    executed = whole_clusters(blocks, cluster)
+    place = _number(executed, blocks[0])
+    return executed[[place, *range(place), *range(place + 1, len(executed))]]
+
+
+def _number(blocks: IntArray, block: IntArray) -> int:
+    """The place of a block among others."""
+    return int(np.flatnonzero((blocks == block).all(axis=1))[0])
 
 
 def find_representative(
@@ -247,8 +269,10 @@ def _rerun_blocks(
     """
     afford = _RERUN_LANE_INSTRUCTIONS * chunk.blocks // max(chunk.lane_instructions, 1)
     turns = -(-len(blocks) // max(afford, _MIN_RERUN_BLOCKS))
+    clusters = blocks.reshape(-1, execution.launch.cluster_blocks, 3)
+    turns = min(turns, len(clusters))
     for turn in van_der_corput(turns):
-        part = blocks[turn::turns]
+        part = clusters[turn::turns].reshape(-1, 3)
         moved, distinct = _touched_sectors(execution, part)
         execution.reset()
         if moved.any():
@@ -263,7 +287,7 @@ def _with_idle_path(
 ) -> RepresentativeBlock:
     """Return the recorded block with the instruction path of an idle block."""
     trace = ExecutionTrace()
-    execution.run(np.array([block]), observers=[trace])
+    execution.run(first_of_clusters(execution, np.array([block])), observers=[trace])
     return replace(recorded, idle_path=trace.path(), idle_executions=trace.executions())
 
 

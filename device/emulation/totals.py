@@ -82,6 +82,8 @@ def total_counters(
         requested_atomic_bytes=detailed.total("global", "atomic", "reduction").requested_bytes,
         **flop,
         **by_view,
+        distributed_shared_requests=sum(tally.remote_requests),
+        distributed_shared_sectors=sum(tally.remote_sectors),
         thread_instructions=sum(tally.lanes),
         warp_instructions=sum(tally.warps),
     )

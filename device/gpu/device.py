@@ -344,7 +344,7 @@ def prepare_on_gpu(
     inputs = make_inputs(launch, seed)
     constants = {buffer.name: inputs[buffer.name] for buffer in launch.constants}
     cooperative = waits_for_grid(compiled.ptx, launch.entry)
-    function = session.load(compiled.loadable, launch.entry, constants, cooperative)
+    function = session.load(compiled.loadable, launch.entry, constants, cooperative, launch.cluster)
     memory = {
         buffer.name: _allocate(session, buffer, inputs.get(buffer.name), poison)
         for buffer in launch.buffers

@@ -30,8 +30,8 @@ import numpy as np
 from memlab.device.compiler.compile import compile_unit
 from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.gpu import driver as gpu_driver
-from memlab.device.gpu.cooperative_kernel import CooperativeKernel
 from memlab.device.gpu.driver import CHECK_NVIDIA_SMI_STEP, read_attribute, translated_errors
+from memlab.device.gpu.driver_kernel import DriverKernel
 from memlab.device.gpu.nvml import sm_clock_reader
 from memlab.device.gpu.timing import (
     TIMEOUT_S,
@@ -43,6 +43,7 @@ from memlab.device.gpu.timing import (
 )
 from memlab.device.inputs import POISON_BYTE
 from memlab.errors import DeviceError, MemlabError, UsageError
+from memlab.kernels.launch import NO_CLUSTER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -152,6 +153,7 @@ class GpuSession:
         entry: str,
         constants: Mapping[str, NDArray[Any]] | None = None,
         cooperative: bool = False,
+        cluster: Dim3 = NO_CLUSTER,
     ) -> Any:
         """Load machine code and return one of its kernels, to pass to `launch`.
 
@@ -160,14 +162,17 @@ class GpuSession:
             entry: The kernel's name in it.
             constants: Values of its `__constant__` and `__device__` arrays, by symbol.
             cooperative: Whether its blocks wait for the whole grid.
+            cluster: Blocks of a cluster in x, y and z.
 
         Raises:
             DeviceError: The driver cannot load it.
         """
         driver = gpu_driver.pycuda_driver()
         with translated_errors(entry, self._memlab_kernels), self._driver_deadline(f"load {entry}"):
-            if cooperative:
-                kernel = CooperativeKernel(cubin, entry, self._stack.callback)
+            if cooperative or cluster != NO_CLUSTER:
+                kernel = DriverKernel(
+                    cubin, entry, self._stack.callback, cooperative=cooperative, cluster=cluster
+                )
                 for name, values in (constants or {}).items():
                     kernel.fill(name, values)
                 return kernel

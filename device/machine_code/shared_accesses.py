@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from memlab.device.access_counts import AccessCounts
 from memlab.device.emulator.isa.macros import is_async_copy_store
+from memlab.device.emulator.isa.rows import CLUSTER_VIEW
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.machine_code.executed_code import ExecutedCode
@@ -105,6 +106,7 @@ def _is_merged_alone(step: DecodedInstruction) -> bool:
     return (
         step.row.kind in _NAMES
         and step.row.space == "shared"
+        and step.row.view != CLUSTER_VIEW
         and step.row.vector == 1
         and step.instruction.opcode.startswith(("ld.", "st."))
         and not is_async_copy_store(step.instruction)

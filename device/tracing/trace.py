@@ -13,9 +13,9 @@ from memlab.device.budget import Budget, EmulationTimeoutError
 from memlab.device.compiler.compile import CompiledKernel
 from memlab.device.emulation.address_names import AddressNames
 from memlab.device.emulation.execution import Execution
+from memlab.device.emulation.representative_block import first_of_clusters
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.program import Program
-from memlab.device.emulator.sampling import block_sample
 from memlab.device.measurement import Progress, ignore_progress
 from memlab.device.properties import WARP_SIZE
 from memlab.device.tracing.phases import PhaseRecorder
@@ -83,7 +83,9 @@ def trace_launch(
     warp, lanes = np.arange(first, first + WARP_SIZE), execution.grid.padded_threads
     block_recorder = PhaseRecorder(execution.memory, warp, program, lanes)
     report("following the thread", None)
-    tally = execution.record(np.array([block], np.int64), block_recorder)
+    tally = execution.record(
+        first_of_clusters(execution, np.array([block], np.int64)), block_recorder
+    )
     names = AddressNames(launch, execution, compiled.architecture)
     arguments = scalar_arguments(launch, program)
     followed = [thread]
@@ -155,7 +157,7 @@ def _run_grid(
     recorder = ReadCounter(execution.memory)
     execution.reset()  # the block has changed the memory
     try:
-        return recorder, execution.record(block_sample.WholeGrid(launch.grid), recorder)
+        return recorder, execution.record(execution.blocks, recorder)
     except EmulationTimeoutError:
         return None, block
 

@@ -52,6 +52,7 @@ class UserKernel:
         symbols: Symbols that other options may use in expressions, `NAME=EXPRESSION`.
         grid: Blocks in x, y and z; one to three numbers or expressions, or none if not given.
         block: Threads of a block in x, y and z; likewise.
+        cluster: Blocks of a thread block cluster in x, y and z; likewise; none if not given.
         shared: Dynamic shared memory of a block, bytes, or an expression.
         defines: Preprocessor definitions, `NAME` or `NAME=VALUE`.
         include: Folders in which to look for header files.
@@ -92,6 +93,7 @@ class UserKernel:
     symbols: tuple[str, ...] = ()
     grid: tuple[int | str, ...] = ()
     block: tuple[int | str, ...] = ()
+    cluster: tuple[int | str, ...] = ()
     shared: int | str = 0
     defines: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
@@ -158,7 +160,7 @@ def apply_launch_options(kernel: UserKernel, options: Mapping[str, Any]) -> User
     Args:
         kernel: The kernel; it is not modified.
         options: Values by the names of `LAUNCH_OPTIONS`, as Python, TOML or the command line
-            give them; None leaves an option as it is. `grid` and `block` are a number, a
+            give them; None leaves an option as it is. `grid`, `block` and `cluster` are a number, a
             sequence of up to three, or `X,Y,Z`, and may be expressions; `args` are texts or
             values that `python_values.convert_argument` takes; `symbols` and `defines` are texts
             or values by name;

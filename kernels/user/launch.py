@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memlab.errors import UsageError, suggest_nearest
-from memlab.kernels.kernel import check_geometry, check_memory
+from memlab.kernels.kernel import check_cluster, check_geometry, check_memory
 from memlab.kernels.launch import (
     Argument,
     Buffer,
@@ -81,6 +81,7 @@ def make_user_launch(
     buffers = list(array_arguments(arguments))
     _check_name_conflicts(buffers, signature)
     unfilled = unfilled_constants(kernel, signature, source) if executed else ()
+    cluster = _dim3("cluster", kernel.cluster or signature.bounds.cluster or (1,), name)
     launch = Launch(
         kernel=name,
         parameters=_recorded_parameters(kernel, unfilled),
@@ -112,9 +113,12 @@ def make_user_launch(
         cubin=compiled.cubin if compiled else b"",
         cubin_compiler=compiled.cubin_compiler if compiled else "",
         given=_given_arguments(kernel, arguments),
+        cluster=cluster,
     )
     check_memory(launch, limits)
     check_geometry(launch, limits)
+    if executed:
+        check_cluster(launch, limits)
     _check_block_size(launch, limits)
     _check_launch_bounds(launch, signature.bounds)
     return launch
@@ -331,6 +335,12 @@ def _check_launch_bounds(launch: Launch, bounds: LaunchBounds) -> None:
             f"{launch.kernel} is declared __block_size__, for blocks of {demanded} threads in x, "
             f"y, z, not {','.join(map(str, launch.block))}: use --block {demanded}"
         )
+    if bounds.cluster not in (None, launch.cluster):
+        demanded = ",".join(map(str, bounds.cluster))
+        raise UsageError(
+            f"{launch.kernel} is declared __cluster_dims__, for clusters of {demanded} blocks in "
+            f"x, y, z, not {','.join(map(str, launch.cluster))}: leave out --cluster"
+        )
     if 0 < bounds.max_threads < launch.threads_per_block:
         raise UsageError(
             f"a block has {launch.threads_per_block} threads; {launch.kernel} is declared "
@@ -347,6 +357,7 @@ def _recorded_parameters(
         **symbols.recorded_symbols(kernel),
         "grid": "x".join(map(str, kernel.grid)),
         "block": "x".join(map(str, kernel.block)),
+        "cluster": "x".join(map(str, kernel.cluster)),
         "shared": int(kernel.shared),
         "defines": " ".join(kernel.defines),
         "std": kernel.std,

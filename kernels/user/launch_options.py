@@ -278,6 +278,7 @@ def _read_reference(what: str, value: Any) -> str | Callable[..., Any]:
 RECORDED_OPTIONS = (
     "grid",
     "block",
+    "cluster",
     "shared",
     "defines",
     "std",
@@ -292,6 +293,7 @@ OPTION_READERS: dict[str, Callable[[str, Any], Any]] = {
     "symbols": _read_symbols,
     "grid": _read_extents,
     "block": _read_extents,
+    "cluster": _read_extents,
     "shared": _integer_reader(0, MAX_EXTENT),
     "defines": _read_defines,
     "include": _read_paths,

@@ -65,7 +65,7 @@ def evaluated(kernel: UserKernel) -> UserKernel:
         )
     numbers = {
         name: _evaluate_option(name, getattr(kernel, name), values)
-        for name in ("grid", "block", "shared", "max_registers")
+        for name in ("grid", "block", "cluster", "shared", "max_registers")
     }
     args = tuple(
         _located(f"argument {number}", evaluate_argument, text, values)

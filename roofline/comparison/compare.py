@@ -155,6 +155,7 @@ def _launch(run: Run) -> tuple[Any, ...]:
         given,
         measurement.grid,
         measurement.block,
+        measurement.cluster,
         measurement.dynamic_shared_bytes,
         measurement.device.key,
         measurement.device.name,

@@ -56,7 +56,7 @@ DOCUMENT_KEYS = (
 """The keys of a run's document in order: the fields of `Run` and `Measurement` side by side, but
 for those in `launch`; the placement is under `roofline`."""
 
-LAUNCH_KEYS = ("grid", "block", "dynamic_shared_bytes")
+LAUNCH_KEYS = ("grid", "block", "dynamic_shared_bytes", "cluster")
 """The keys of `launch` in a run's document."""
 
 
@@ -124,6 +124,7 @@ _COLUMNS: dict[str, Callable[[Run], Cell]] = {
     "compute_capability": lambda run: version_text(run.measurement.device.compute_capability),
     "grid": lambda run: "x".join(map(str, run.measurement.grid)),
     "block": lambda run: "x".join(map(str, run.measurement.block)),
+    "cluster": lambda run: "x".join(map(str, run.measurement.cluster)),
     "dynamic_shared_bytes": lambda run: run.measurement.dynamic_shared_bytes,
     **{
         field.name: attrgetter(f"measurement.resources.{field.name}") for field in fields(Resources)

@@ -15,6 +15,7 @@ from memlab.device.measurement import (
     total_global_atomic_sectors,
 )
 from memlab.device.properties import WARP_SIZE
+from memlab.kernels.launch import NO_CLUSTER
 from memlab.kernels.user.compiler_flags import less_exact_options
 from memlab.roofline.analysis import bus_utilization
 from memlab.roofline.ceilings import ceiling_label
@@ -165,6 +166,8 @@ def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
     count = math.prod(measurement.grid)
     yield "grid", f"{extent_text(measurement.grid)} = {count:,} {plural(count, 'block')}"
     yield "block", f"{extent_text(measurement.block)} = {threads:,} {plural(threads, 'thread')}"
+    if measurement.cluster != NO_CLUSTER:
+        yield "cluster", f"{extent_text(measurement.cluster)} blocks"
     registers = resources.registers_per_thread
     yield (
         "registers",
@@ -216,6 +219,7 @@ def _counter_sections(counters: Counters) -> Iterable[Section | None]:
     yield _global_counters(counters)
     yield _bus_utilisation(counters)
     yield _shared_counters(counters)
+    yield _distributed_shared_counters(counters)
     yield _constant_counters(counters)
 
 
@@ -270,6 +274,15 @@ def _constant_counters(counters: Counters) -> Section | None:
         return None
     row = ("loads", f"{requests:,}", f"{passes:,}", f"{passes / requests:.2f}")
     return figures_section("Constant memory", ("requests", "passes", "per request"), [row])
+
+
+def _distributed_shared_counters(counters: Counters) -> Section | None:
+    requests, sectors = counters.distributed_shared_requests, counters.distributed_shared_sectors
+    if not requests:
+        return None
+    row = ("of other blocks", f"{requests:,}", f"{sectors:,}", f"{sectors / requests:.2f}")
+    headings = ("requests", "sectors", "per request")
+    return figures_section("Distributed shared memory", headings, [row])
 
 
 def _shared_counters(counters: Counters) -> Section | None:

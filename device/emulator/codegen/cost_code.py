@@ -75,6 +75,11 @@ def far_cost(relative: Lanes, alignment: int) -> Cost:
     return _global_cost(relative + splat(alignment))
 
 
+def count_sectors(address: Value) -> int:
+    """The distinct sectors of addresses; inactive lanes repeat one."""
+    return _count_distinct(sorted_runs(address >> _SECTOR_SHIFT, WARP_SIZE))
+
+
 def _global_cost(address: Value) -> Value:
     ordered = sorted_runs(address, WARP_SIZE)
     return cost_of(

@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS, is_special
+from memlab.device.emulator.isa.special_registers import (
+    CLOCK_REGISTERS,
+    EXPLICIT_CLUSTER,
+    is_special,
+)
 from memlab.device.emulator.program.program import Program, registers_read
 from memlab.device.emulator.ptx.parser import TYPE_BYTES
 from memlab.device.properties import WARP_SIZE
@@ -59,7 +63,7 @@ def lay_out_frame(program: Program) -> FrameLayout:
     bits = {
         name: 1 if ptx_type == "pred" else 8 * TYPE_BYTES[ptx_type]
         for name, ptx_type in program.registers.items()
-    } | dict.fromkeys(special, 32)
+    } | {name: 1 if name == EXPLICIT_CLUSTER else 32 for name in special}
     offsets, end = {}, 0
     for name, width in bits.items():
         offsets[name] = end

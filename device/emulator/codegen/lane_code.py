@@ -1,12 +1,14 @@
 """The runtime's accesses lane by lane: any addresses, checked, counted and marked as written.
 
 The lanes may lie in several state spaces and arrays, or at fault. A state space but global memory
-is a segment; a generic address lies in the window of a state space.
+is a segment; a generic address lies in the window of a state space. Addresses in shared memory may
+lie in that of another block of the cluster, whose accesses count by themselves.
 """
 
 from __future__ import annotations
 
 from memlab.device.emulator.codegen.compiled import compiled, set_bits
+from memlab.device.emulator.codegen.cost_code import count_sectors
 from memlab.device.emulator.codegen.lanes import fill_bytes, lanes_of, lowest_bit, splat
 from memlab.device.emulator.codegen.layout import (
     SITE_KINDS,
@@ -27,11 +29,17 @@ from memlab.device.emulator.codegen.records import (
     room,
 )
 from memlab.device.emulator.codegen.use_code import mark_written, note_use
-from memlab.device.emulator.isa.address_space import GLOBAL_BASE, WINDOW_BYTES, WINDOWS
+from memlab.device.emulator.isa.address_space import (
+    GLOBAL_BASE,
+    RANK_SHIFT,
+    RANK_UNIT,
+    WINDOW_BYTES,
+    WINDOWS,
+)
 from memlab.device.emulator.isa.values import where
 from memlab.device.properties import WARP_SIZE
 
-GLOBAL, GENERIC = SPACES.index("global"), SPACES.index("generic")
+GLOBAL, SHARED, GENERIC = map(SPACES.index, ("global", "shared", "generic"))
 NO_WINDOW = len(SPACES) - 1
 """The group of lanes whose generic address lies in no window; other groups are state spaces."""
 
@@ -61,11 +69,15 @@ def place_each(
         group = window_group(address) if is_generic else site.space
         moved[lane] = address - window_start(group) if is_generic else address
         groups[group] |= 1 << lane
+    for lane in set_bits(groups[SHARED]):
+        moved[lane] = without_own_rank(context, record.warp, moved[lane])
     for group in range(_GROUPS):
         lanes, space = groups[group], space_of(group)
         if lanes and not place_group(context, site, space, lanes, moved, record.warp, pointers):
             note_fault(context, site, space, lanes, moved, record.warp)
             return 1
+    if context.cluster_blocks > 1:
+        count_remote(context, site, groups, moved)
     for group in range(_GROUPS):
         if groups[group]:
             count_group(context, site, space_of(group), groups[group], moved, record.warp)
@@ -106,7 +118,12 @@ def place_group(
                 return False
             note_use(context, site, index)
         elif address < 0 or address > segment.size - site.size:
-            return False
+            peer = peer_of(context, warp, address)
+            offset = address & (RANK_UNIT - 1)
+            if space != SHARED or peer < 0 or offset > segment.size - site.size:
+                return False
+            pointers[lane] = segment.base + peer * segment.block_bytes + offset
+            continue
         pointers[lane] = base + address + lane * segment.lane_bytes
     return True
 
@@ -135,6 +152,24 @@ def count_group(
         mark_written(context, addresses, lanes, site.size)
 
 
+@compiled
+def count_remote(
+    context: Context, site: Site, groups: Pointer[Word], addresses: Pointer[int]
+) -> None:
+    """Count the lanes that access shared memory of other blocks, and take them from their group."""
+    remote = 0
+    for lane in set_bits(groups[SHARED]):
+        if addresses[lane] >= RANK_UNIT:
+            remote |= 1 << lane
+    groups[SHARED] &= ~remote
+    if remote and site.counted_bytes:
+        first = addresses[lowest_bit(remote)]
+        context.remote_requests[site.index] += 1
+        context.remote_sectors[site.index] += count_sectors(
+            where(lanes_of(remote), addresses.to(Lanes)[0], splat(first))
+        )
+
+
 # --- Where memory lies ----------------------------------------------------------------------------
 
 
@@ -158,6 +193,27 @@ def warp_base(context: Context, segment: Segment, warp: int) -> Address:
     block = warp // context.warps_per_block
     of_warp = block * segment.block_bytes + warp * WARP_SIZE * segment.lane_bytes
     return segment.base + of_warp
+
+
+@compiled
+def peer_of(context: Context, warp: int, address: int) -> int:
+    """The number of the block in whose shared memory an address with a rank lies; -1 for none."""
+    return block_of_rank(context, warp, (address >> RANK_SHIFT) - 1)
+
+
+@compiled
+def block_of_rank(context: Context, warp: int, rank: int) -> int:
+    """The number of the block with a rank in the cluster of a warp; -1 for none."""
+    if rank < 0 or rank >= context.cluster_blocks:
+        return -1
+    return context.peers[warp // context.warps_per_block * context.cluster_blocks + rank]
+
+
+@compiled
+def without_own_rank(context: Context, warp: int, address: int) -> int:
+    """An address in shared memory; one with the rank of the own block without it."""
+    is_own = peer_of(context, warp, address) == warp // context.warps_per_block
+    return address & (RANK_UNIT - 1) if is_own else address
 
 
 @compiled(seldom=True)

@@ -247,6 +247,8 @@ class Context(Record):
     frame_bytes: int
     warps: int
     warps_per_block: int
+    cluster_blocks: int
+    peers: Pointer[int]  # per block: the numbers of the blocks of its cluster, by their ranks
     clock: int  # what %clock64 reads next
     steps: int  # instructions of the program
     # --- Memory
@@ -264,6 +266,8 @@ class Context(Record):
     sites: Pointer[Site]
     variables: Pointer[int]  # addresses of the program's variables in global memory
     counters: Pointer[Counts]  # one per instruction
+    remote_requests: Pointer[int]  # per instruction: accesses to shared memory of other blocks
+    remote_sectors: Pointer[int]
     patterns: Pointer[Pattern]  # MOST_PATTERNS entries
     version: int  # of the pattern that was found last
     lanes_off: Pointer[int]  # per instruction: lanes that its guard switched off

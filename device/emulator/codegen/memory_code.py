@@ -16,11 +16,13 @@ from memlab.device.emulator.codegen.lane_code import (
     GENERIC,
     GLOBAL,
     NO_WINDOW,
+    SHARED,
     find_array,
     place_each,
     warp_base,
     window_group,
     window_start,
+    without_own_rank,
 )
 from memlab.device.emulator.codegen.lanes import lanes_of, lowest_bit, per_lane, reduce, splat
 from memlab.device.emulator.codegen.layout import SITE_KINDS, Addresses, Context, Pattern, Site
@@ -41,6 +43,7 @@ from memlab.device.emulator.codegen.records import (
 )
 from memlab.device.emulator.codegen.textures.fetch_code import fetch
 from memlab.device.emulator.codegen.use_code import mark_warp, note_use
+from memlab.device.emulator.isa.address_space import RANK_UNIT
 from memlab.device.emulator.isa.values import S64, where
 from memlab.device.properties import WARP_SIZE
 
@@ -74,6 +77,8 @@ def resolve(context: Context, record: Addresses, site: Site, mask: Word, warp: i
         if space < 0:
             resolve_far(record, site, mask)
             return
+    if unlikely(record.space == SHARED and record.low >= RANK_UNIT):
+        resolve_rank(context, record, warp)
     record.base = warp_base(context, context.segments[space], warp)
 
 
@@ -85,6 +90,16 @@ def resolve_far(record: Addresses, site: Site, mask: int) -> None:
     record.low = reduce(where(active, record.address, S64.most), "smin")
     record.high = reduce(where(active, record.address, S64.least), "smax")
     record.pattern, record.base = pointer_to(0, Pattern), 0
+
+
+@compiled(seldom=True)
+def resolve_rank(context: Context, record: Addresses, warp: int) -> None:
+    """Take the own block's rank from addresses in its shared memory."""
+    rank = record.low & -RANK_UNIT
+    if rank == record.high & -RANK_UNIT and without_own_rank(context, warp, rank) == 0:
+        record.first -= rank
+        record.low -= rank
+        record.high -= rank
 
 
 @compiled

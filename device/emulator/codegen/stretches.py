@@ -64,8 +64,15 @@ def waits_for_members(step: DecodedInstruction) -> bool:
     return has_member_mask(step) and step.instruction.guard is None
 
 
+def is_cluster_barrier(step: DecodedInstruction) -> bool:
+    """Whether an instruction is an arrival at the barrier of the cluster, or waits there."""
+    return step.row.opcode.startswith("barrier.cluster")
+
+
 def is_partial(step: DecodedInstruction) -> bool:
-    """Whether an instruction is a barrier that not all threads of a block need to reach."""
+    """Whether an instruction is a barrier that is not just for all threads of a block."""
+    if is_cluster_barrier(step):
+        return True
     barrier, *count = step.instruction.operands or (Immediate("int", 0),)
     whole_block = isinstance(barrier, Immediate) and not barrier.bits and not count
     return step.row.kind == "arrive" or (step.row.kind == "barrier" and not whole_block)

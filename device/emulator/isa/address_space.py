@@ -1,7 +1,9 @@
 """Generic addresses: the window of each state space.
 
 As on a GPU, the window in which a generic address lies tells its state space: shared, local,
-constant and parameter memory have windows of their own, and everything else is global.
+constant and parameter memory have windows of their own, and everything else is global. In the
+window of shared memory lies that of all blocks of a cluster (distributed shared memory): an address
+below `RANK_UNIT` is one of the own block, and `mapa` adds the rank of a block to it.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
-from memlab.device.emulator.isa.values import Value
+from memlab.device.emulator.isa.values import U32, Value, minimum, where
 
 Lanes: TypeAlias = NDArray[Any]
 
@@ -43,6 +45,30 @@ def is_in_space(space: str, address: Value) -> Value:
         return window == WINDOWS[space] >> WINDOW_BITS
     others = (start >> WINDOW_BITS for name, start in WINDOWS.items() if name != "global")
     return reduce(operator.and_, (window != other for other in others))
+
+
+RANK_SHIFT = 24
+RANK_UNIT = 1 << RANK_SHIFT
+"""The distance of the shared memory of two blocks of a cluster. That of the block of rank r begins
+at (r + 1) times this; at 0 begins the own block's once more. No block has so much."""
+_MOST_RANKS = 0xFF  # bits of the rank and one more; a cluster has 16 blocks at most
+
+
+def map_to_rank(address: Value, rank: Value) -> Value:
+    """The address in another block's shared memory that corresponds to an address (`mapa`)."""
+    place = (minimum(rank, _MOST_RANKS - 1) + 1).to(address.type) << RANK_SHIFT
+    return address & ~(_MOST_RANKS << RANK_SHIFT) | place
+
+
+def rank_of(address: Value, own: Value) -> Value:
+    """The rank of the block in whose shared memory an address lies (`getctarank`)."""
+    place = (address >> RANK_SHIFT).to(U32) & _MOST_RANKS
+    return where(place == 0, own, place - 1)
+
+
+def is_own_shared(address: Value) -> Value:
+    """Whether generic addresses lie in the own block's shared memory, without `mapa`."""
+    return address >> RANK_SHIFT == WINDOWS["shared"] >> RANK_SHIFT
 
 
 def split_by_space(address: Lanes, lanes: Lanes) -> Iterator[tuple[str, int, Lanes]]:

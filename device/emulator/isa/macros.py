@@ -65,6 +65,13 @@ def create_policy(instruction: Instruction) -> Iterable[Instruction]:
     yield substitute(instruction, "mov.b64", instruction.operands[0], Immediate("int", 1))
 
 
+def query_rank(instruction: Instruction) -> Iterable[Instruction]:
+    """`getctarank`: the rank that an address names, or the own one."""
+    to, address = instruction.operands
+    name = f"shared.rank.{instruction.opcode.rpartition('.')[2]}"
+    yield substitute(instruction, name, to, address, Register("%cluster_ctarank"))
+
+
 def reduce_at_barrier(instruction: Instruction) -> Iterable[Instruction]:
     """`bar.red`: a barrier, then a vote of the threads that it released."""
     destination, barrier, *_, predicate = instruction.operands

@@ -77,7 +77,9 @@ def pending_arrivals(token: Value) -> Value:
 
 
 def _space(instruction: Instruction) -> str:
-    return ".shared" if ".shared" in instruction.opcode else ""
+    return next(
+        (space for space in (".shared::cluster", ".shared") if space in instruction.opcode), ""
+    )
 
 
 def expand_init(instruction: Instruction) -> Iterable[Instruction]:

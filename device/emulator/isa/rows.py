@@ -61,7 +61,8 @@ class Row:
         carry: `in`, `out` or `in out`, if the instruction reads or writes the carry flag, which is
             then its last source or destination; the types given to `op` lack it.
         view: `texture` or `surface`, if the instruction accesses memory through such an object;
-            `bulk` if the copy engine executes it.
+            `bulk` if the copy engine executes it; `cluster` if it may access the shared memory of
+            other blocks, and is no access to `.shared` in the machine code.
         counted: Whether an access to memory is counted among those of the load/store units.
     """
 
@@ -189,6 +190,9 @@ def _chosen(
     return None
 
 
+CLUSTER_VIEW = "cluster"
+"""The `Row.view` of accesses that may go to the shared memory of other blocks."""
+
 TABLE = RowTable()
 """The rows by opcode."""
 
@@ -245,8 +249,12 @@ def find_row(opcode: str, pair: bool = False) -> Row | None:
         pair: Whether it has two destinations, `d|p`.
     """
     name, *qualifiers = opcode.replace("::cta", "").replace("::entry", "").split(".")
-    if name == "barrier" and "cluster" in qualifiers:
-        return None  # here `cluster` is no scope but names another kind of barrier
-    kept = [qualifier for qualifier in qualifiers if qualifier not in _WITHOUT_EFFECT]
+    kept = [
+        qualifier
+        for qualifier in qualifiers
+        if qualifier not in _WITHOUT_EFFECT
+        # Of a barrier, `cluster` is no scope but another kind.
+        or (name == "barrier" and qualifier == "cluster")
+    ]
     end = " d|p" if pair else ""
     return TABLE.get(opcode + end) or TABLE.get(".".join([name, *kept]) + end)

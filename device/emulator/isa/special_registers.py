@@ -12,7 +12,17 @@ GRID_WORKSPACE_REGISTERS = ("%envreg2", "%envreg1")
 """The registers with the low and the high word of the address of a `grid_workspace`, which a
 cooperative launch has (`cooperative_groups/details/driver_abi.h` of the CUDA Toolkit)."""
 
-THREAD_REGISTERS = frozenset(
+EXPLICIT_CLUSTER = "%is_explicit_cluster"
+"""The only special register that is a predicate: whether the launch has clusters."""
+
+CLUSTER_REGISTERS = frozenset(
+    [f"%{name}.{axis}" for name in ("clusterid", "nclusterid") for axis in "xyz"]
+    + [f"%cluster_{name}.{axis}" for name in ("ctaid", "nctaid") for axis in "xyz"]
+    + ["%cluster_ctarank", "%cluster_nctarank", EXPLICIT_CLUSTER]
+)
+"""Registers that tell of a block's cluster."""
+
+THREAD_REGISTERS = CLUSTER_REGISTERS | frozenset(
     [f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
     + [f"%lanemask_{relation}" for relation in ("eq", "lt", "le", "gt", "ge")]
     + [f"%{name}" for name in ("laneid", "warpid", "nwarpid", "smid", "nsmid", "gridid")]

@@ -26,12 +26,18 @@ from memlab.device.emulator.isa import (
     warp,
     wmma,
 )
-from memlab.device.emulator.isa.address_space import WINDOWS, is_in_space
+from memlab.device.emulator.isa.address_space import (
+    WINDOWS,
+    is_in_space,
+    is_own_shared,
+    map_to_rank,
+    rank_of,
+)
 from memlab.device.emulator.isa.asynchronous import bulk_copies, warpgroup
 from memlab.device.emulator.isa.integers import absolute_difference, multiply_high, multiply_wide
 from memlab.device.emulator.isa.matrix_product import multiply_matrices
 from memlab.device.emulator.isa.rounding import computed_in
-from memlab.device.emulator.isa.rows import TABLE, Kind, Row, find_row, op
+from memlab.device.emulator.isa.rows import CLUSTER_VIEW, TABLE, Kind, Row, find_row, op
 from memlab.device.emulator.isa.values import F64, U8, U16, Lowering, Value, maximum, minimum, where
 from memlab.device.emulator.ptx.parser import TYPE_BYTES
 
@@ -46,7 +52,15 @@ for space, window in WINDOWS.items():
     base = 0 if space == "global" else window
     op(f"cvta.{space}.u64", "u64 -> u64", partial(lambda base, a: a + base, base))
     op(f"cvta.to.{space}.u64", "u64 -> u64", partial(lambda base, a: a - base, base))
-    op(f"isspacep.{space}", "u64 -> pred", partial(is_in_space, space))
+    test = is_own_shared if space == "shared" else partial(is_in_space, space)
+    op(f"isspacep.{space}", "u64 -> pred", test)
+for name, start in (("cvta", WINDOWS["shared"]), ("cvta.to", -WINDOWS["shared"])):
+    move = partial(lambda start, a: a + start, start)
+    op(f"{name}.shared::cluster.u64", "u64 -> u64", move)
+op("isspacep.shared::cluster", "u64 -> pred", partial(is_in_space, "shared"))
+op("mapa{,.shared::cluster}.{u32,u64}", "{1} u32 -> {1}", map_to_rank)
+op("getctarank{,.shared::cluster}.{u32,u64}", "", macros.query_rank, kind="macro")
+op("shared.rank.{u32,u64}", "{0} u32 -> u32", rank_of)
 
 # --- Integer arithmetic --------------------------------------------------------------------
 op("add.{integers}", "{0} {0} -> {0}", operator.add)
@@ -288,7 +302,9 @@ def _access(space: str, vector: str, ptx_type: str, widest: int = 16) -> dict[st
     count = int(vector[2:] or 1)
     if count * TYPE_BYTES[ptx_type] > widest:
         return None
-    return {"space": space[1:] or "generic", "vector": count}
+    name, cluster, _ = space[1:].partition("::cluster")
+    fields = {"space": name or "generic", "vector": count}
+    return fields | {"view": CLUSTER_VIEW} if cluster else fields
 
 
 def _cached_access(space: str, cache: str, vector: str, ptx_type: str) -> dict[str, Any] | None:
@@ -301,14 +317,14 @@ def _cached_access(space: str, cache: str, vector: str, ptx_type: str) -> dict[s
 
 
 for pattern in (
-    "ld{,.global,.shared,.local,.const,.param,.param::func}{}",
+    "ld{,.global,.shared,.shared::cluster,.local,.const,.param,.param::func}{}",
     "ld{,.global}{.ca,.cs,.lu,.cg,.cv,.L1::no_allocate}",
     "ld{.global}{.nc,.nc.L1::no_allocate}",
 ):
     pattern += f"{{,.v2,.v4,.v8}}.{{{_MEMORY_TYPES}}}"
     op(pattern, "-> {3}", kind="load", fields=_cached_access)
 for pattern in (
-    "st{,.global,.shared,.local,.param::func}{}",
+    "st{,.global,.shared,.shared::cluster,.local,.param::func}{}",
     "st{,.global}{.cs,.wb,.wt,.cg,.L1::no_allocate}",
 ):
     pattern += f"{{,.v2,.v4,.v8}}.{{{_MEMORY_TYPES}}}"
@@ -327,7 +343,7 @@ def _add_floats(space: str, vector: str, ptx_type: str, *sources: Value) -> Valu
     return arithmetic.operation("add", "", "", "", ptx_type, *sources)
 
 
-_SPACES = "{,.global,.shared}"
+_SPACES = "{,.global,.shared,.shared::cluster}"
 for name, kind, to in (("atom", "atomic", "{2}"), ("red", "reduce", "")):
     for end, function in (
         ("add{}.{u32,s32,u64,f32,f64}", operator.add),
@@ -524,16 +540,21 @@ op("{bar,barrier}.red.{popc.u32,and.pred,or.pred}", "", macros.reduce_at_barrier
 op("bar.red.{popc}.{u32} result", "pred -> u32", choosing=warp.block_vote, kind="block")
 op("bar.red.{and,or}.{pred} result", "pred -> pred", choosing=warp.block_vote, kind="block")
 op("{bar,barrier}.arrive", kind="arrive")
+op("barrier.cluster.arrive", kind="arrive")
+op("barrier.cluster.wait", kind="barrier")
 op("bar.warp.sync", kind="nothing")
 op("membar{,.gl,.cta,.sys}", kind="nothing")
 op("mbarrier.inval{,.shared}.b64", kind="nothing")
 for pattern, function in (
     ("mbarrier.init{,.shared}.b64", mbarrier.expand_init),
     (
-        "mbarrier.{arrive,arrive_drop}{,.expect_tx}{,.noComplete}{,.shared}.b64",
+        "mbarrier.{arrive,arrive_drop}{,.expect_tx}{,.noComplete}{,.shared,.shared::cluster}.b64",
         mbarrier.expand_arrive,
     ),
-    ("mbarrier.{expect_tx,complete_tx}{,.shared}.b64", mbarrier.expand_transactions),
+    (
+        "mbarrier.{expect_tx,complete_tx}{,.shared,.shared::cluster}.b64",
+        mbarrier.expand_transactions,
+    ),
     ("mbarrier.{test_wait,try_wait}{,.parity}{,.shared}.b64", mbarrier.expand_test_wait),
     ("cp.async.mbarrier.arrive{,.noinc}{,.shared}.b64", mbarrier.expand_async_arrive),
 ):
@@ -545,14 +566,14 @@ op("mbarrier.change.complete", "u32 -> u64", mbarrier.completed_change)
 op("mbarrier.over", "u64 u64 -> pred", mbarrier.is_phase_complete)
 op("mbarrier.over.parity", "u64 u32 -> pred", mbarrier.is_parity_complete)
 for drop in ("", "_drop"):
-    pattern = f"atom{{,.shared}}.arrive{drop}{{}}.{{u64}} mbarrier"
+    pattern = f"atom{{,.shared,.shared::cluster}}.arrive{drop}{{}}.{{u64}} mbarrier"
     function = partial(mbarrier.changed_state, drop)
     op(pattern, "u64 -> u64", function, kind="atomic", fields=_access)
 function = partial(mbarrier.changed_state, "")
 more = {"space": "shared", "view": bulk_copies.VIEW}
 op("atom.shared.arrive.u64 mbarrier of a bulk copy", "u64 -> u64", function, kind="atomic", **more)
 op("fence{,.sc,.mbarrier_init,.proxy.alias}", kind="nothing")
-op("fence.proxy.async{,.global,.shared}", kind="nothing")
+op("fence.proxy.async{,.global,.shared,.shared::cluster}", kind="nothing")
 op("cp.async.{commit_group,wait_group,wait_all}", kind="nothing")
 op("prefetch{,.global,.local}.{L1,L2}", kind="nothing")
 op("{prefetchu.L1,discard.global.L2,discard.L2,nanosleep.u32,brkpt,pmevent}", kind="nothing")

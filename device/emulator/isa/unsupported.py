@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-_CLUSTERS = "thread block clusters need a GPU: launch plain blocks"
 _TENSOR_CORES = (
     "of the tensor cores' products it knows dense ones of f16, bf16, tf32, f64, 8-bit floats and "
     "integers by mma, wmma and wgmma; others need a GPU"
@@ -25,8 +24,8 @@ _ADVICE = (
     ),
     (r"tcgen05", f"products in tensor memory need a GPU; {_OLDER_TRITON}"),
     (r"mma|wmma|wgmma", _TENSOR_CORES),
-    (r"barrier\.cluster|mapa|clusterlaunchcontrol|multimem|getctarank", _CLUSTERS),
-    (r"%cluster|%nclusterid|%is_explicit_cluster", _CLUSTERS),
+    (r"clusterlaunchcontrol", "canceling clusters needs a GPU: give each block its own work"),
+    (r"multimem", "memory of several GPUs at once needs them"),
     (
         r"sured|sust\.p",
         "reductions and formatted stores of surfaces need a GPU: write by surf2Dwrite",

@@ -19,7 +19,7 @@ from memlab.device.emulator.codegen.layout import (
 )
 from memlab.device.emulator.codegen.program_code import NativeProgram
 from memlab.device.emulator.machine.memory import READ_ONLY, GlobalMemory, Segment
-from memlab.device.emulator.machine.threads import Threads
+from memlab.device.emulator.machine.threads import Threads, cluster_peers
 from memlab.device.properties import WARP_SIZE
 
 Words = NDArray[np.uint32]
@@ -69,6 +69,7 @@ class ChunkContext:
         layout: Where registers lie in a frame.
         frames: The frames of the warps, shape (warps, bytes).
         counters: The counters of memory instructions: `layout.COUNTERS` by instruction.
+        remote: Requests and sectors of shared memory of other blocks, by instruction.
         lanes_off: By instruction, the lanes that its guard switched off.
         lanes_change: By instruction, how many lanes more execute it than the one before.
         warps_change: The same of warps.
@@ -96,11 +97,17 @@ class ChunkContext:
         for name, values in threads.special_registers().items():
             if name in self.layout.offsets:
                 lanes = np.broadcast_to(values, threads.lanes)
-                self.layout.view(self.frames, name)[...] = lanes.reshape(-1, WARP_SIZE)
+                words = lanes_to_words(lanes) if lanes.dtype == np.bool_ else lanes
+                self.layout.view(self.frames, name)[...] = words.reshape(warps, -1)
         self.counters = self.point("counters", np.zeros((steps, len(COUNTERS)), np.int64))
         self.lanes_off = self.point("lanes_off", np.zeros(steps, np.int64))
         self.lanes_change = self.point("lanes_change", np.zeros(steps + 1, np.int64))
         self.warps_change = self.point("warps_change", np.zeros(steps + 1, np.int64))
+        self.remote = np.zeros((2, steps), np.int64)
+        for name, counts in zip(("remote_requests", "remote_sectors"), self.remote, strict=True):
+            self.point(name, counts)
+        cluster_blocks = threads.grid.cluster_blocks
+        self._peers = self.point("peers", np.zeros(len(threads.blocks) * cluster_blocks, np.int64))
         self._alive = lanes_to_words(threads.alive)
         self.mask = self.point("mask", np.zeros(warps, np.uint32))
         self.live = self.point("live", np.zeros(warps, np.uint32))
@@ -119,6 +126,7 @@ class ChunkContext:
             ("frame_bytes", self.layout.size),
             ("warps", warps),
             ("warps_per_block", threads.grid.padded_threads // WARP_SIZE),
+            ("cluster_blocks", cluster_blocks),
             ("steps", steps),
             ("array_count", len(memory.allocations)),
             ("unit_shift", memory.unit_bytes.bit_length() - 1),
@@ -139,10 +147,12 @@ class ChunkContext:
         blocks, per_block = threads.blocks, self["warps_per_block"]
         warps = len(blocks) * per_block
         self.frames[:, : self.layout.registers_size] = 0
-        for axis, name in enumerate("xyz"):
-            if f"%ctaid.{name}" in self.layout.offsets:
-                register = self.layout.view(self.frames[:warps], f"%ctaid.{name}")
-                register[...] = np.repeat(blocks[:, axis], per_block)[:, None]
+        for name, values in threads.block_registers().items():
+            if name in self.layout.offsets:
+                register = self.layout.view(self.frames[:warps], name)
+                register[...] = np.repeat(values, per_block)[:, None]
+        peers = cluster_peers(blocks, threads.grid.cluster)
+        self._peers[: peers.size] = peers.reshape(-1)
         self.mask[:warps] = self.live[:warps] = self._alive[:warps]
         self.mask[warps:] = 0
         self.arrays["loaded"] = self.arrays["stored"] = 0
@@ -154,7 +164,13 @@ class ChunkContext:
 
     def forget_counts(self) -> None:
         """Set the counters to 0."""
-        for counts in (self.counters, self.lanes_off, self.lanes_change, self.warps_change):
+        for counts in (
+            self.counters,
+            self.remote,
+            self.lanes_off,
+            self.lanes_change,
+            self.warps_change,
+        ):
             counts[:] = 0
 
     def __getitem__(self, name: str) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -57,6 +57,28 @@ class GlobalAccesses:
     start: IntArray
     passes: IntArray
     offsets: IntArray
+
+    def of_blocks(self, chosen: Sequence[int], blocks: int) -> GlobalAccesses:
+        """The accesses of some blocks of a chunk, as if it had these alone.
+
+        Args:
+            chosen: Their numbers among the blocks of the chunk; one may be chosen several times.
+            blocks: How many blocks the chunk has.
+        """
+        per_block = self.warps // blocks
+        places = [np.flatnonzero(self.warp // per_block == number) for number in chosen]
+        kept = np.concatenate(places)
+        owner = np.repeat(np.arange(len(chosen)), [len(each) for each in places])
+        return replace(
+            self,
+            warps=per_block * len(chosen),
+            event=self.event[kept],
+            warp=owner * per_block + self.warp[kept] % per_block,
+            base=self.base[kept],
+            count=self.count[kept],
+            start=self.start[kept],
+            passes=self.passes[kept],
+        )
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.codegen.layout import ARRAY
 from memlab.device.emulator.codegen.use_code import NO_OTHER_WRITERS
-from memlab.device.emulator.isa.address_space import GLOBAL_BASE
+from memlab.device.emulator.isa.address_space import GLOBAL_BASE, RANK_SHIFT, RANK_UNIT
 from memlab.device.emulator.isa.asynchronous.bulk_copies import FAULT_TEXT, SIZE_FAULT
 from memlab.device.emulator.isa.textures import FAULT_TEXTS
 from memlab.errors import MemlabError
@@ -108,9 +108,36 @@ class Segment:
 
     def describe(self, address: int) -> str:
         """Describe an address for a message."""
-        if self.name == "shared" and not self.size:
-            return f"shared offset {address}, and the launch has none: add --shared BYTES"
         return f"{self.name} offset {address} of {self.size} bytes"
+
+
+class SharedMemory(Segment):
+    """Shared memory: each lane's own block's, and that of the other blocks of its cluster.
+
+    Attributes:
+        cluster_blocks: Blocks of a cluster.
+    """
+
+    def __init__(
+        self, data: NDArray[np.uint8], size: int, lane_base: Lanes, cluster_blocks: int
+    ) -> None:
+        super().__init__("shared", data, size, lane_base)
+        self.cluster_blocks = cluster_blocks
+
+    def check(self, low: int, high: int) -> bool:
+        """Whether all bytes from `low` up to, not including, `high` lie in one block's part."""
+        start = low & -RANK_UNIT
+        return 0 <= start >> RANK_SHIFT <= self.cluster_blocks and high - start <= self.size
+
+    def describe(self, address: int) -> str:
+        """Describe an address for a message."""
+        if not self.size:
+            return f"shared offset {address}, and the launch has none: add --shared BYTES"
+        rank = (address >> RANK_SHIFT) - 1
+        if rank < 0:
+            return super().describe(address)
+        of_rank = f"shared offset {address & (RANK_UNIT - 1)} of {self.size} bytes of the block of "
+        return f"{of_rank}rank {rank} in a cluster of {self.cluster_blocks}"
 
 
 class GlobalMemory(Segment):
@@ -272,7 +299,11 @@ def build_segments(
     ):
         count = len(threads.blocks) if name == "shared" else threads.lanes
         data = np.zeros(distance * count + 16, np.uint8)
-        segments[name] = Segment(name, data, size, owner * distance)
+        segments[name] = (
+            SharedMemory(data, size, owner * distance, grid.cluster_blocks)
+            if name == "shared"
+            else Segment(name, data, size, owner * distance)
+        )
     for name, contents in (("const", program.const_image), ("param", grid.parameters)):
         data = np.frombuffer(contents.ljust(16, b"\0"), np.uint8)
         segments[name] = Segment(name, data, len(contents))

@@ -1,7 +1,9 @@
-"""Barriers for a part of a block: named (numbered) barriers, with a count, and `bar.arrive`.
+"""Barriers for a part of a block, or for a cluster of blocks.
 
-Where every barrier is for the whole block, all open as soon as no thread can run. With named
-barriers that would be wrong: a producer and a consumer wait at different ones (PTX ISA, "bar").
+Those of a part are named (numbered) barriers, with a count, and `bar.arrive`; that of a cluster is
+`barrier.cluster`. Where every barrier is for the whole block, all open as soon as no thread can
+run. With others that would be wrong: a producer and a consumer wait at different ones (PTX ISA,
+"bar"), and blocks of a cluster may be at different barriers.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device.emulator.codegen.stretches import is_cluster_barrier, is_partial
 from memlab.device.emulator.machine.memory import KernelFault, Mask
 from memlab.device.emulator.machine.scheduler import WaitingGroups
+from memlab.device.emulator.machine.threads import cluster_peers
 from memlab.device.properties import WARP_SIZE
 
 if TYPE_CHECKING:
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class PartialBarriers:
-    """The named barriers of a chunk's blocks, and the threads that have arrived at them."""
+    """The partial barriers of a chunk's blocks, and the threads that have arrived at them."""
 
     def __init__(self, chunk: Chunk) -> None:
         """Prepare the barriers of a chunk."""
@@ -29,9 +33,18 @@ class PartialBarriers:
         self._chunk = chunk
         self._block = np.arange(chunk.lanes) // chunk.threads.grid.padded_threads
         self._arrived: Counter[tuple[int, int]] = Counter()  # by block and barrier number
+        peers = cluster_peers(chunk.threads.blocks, chunk.threads.grid.cluster)
+        self._cluster = peers[self._block, 0]  # of each lane: the block of rank 0
+        self._cluster_arrivals = np.zeros(chunk.lanes, np.int64)  # of each lane, so far
 
     def arrive(self, step: int, lanes: Mask) -> None:
-        """Lanes arrive at a barrier without waiting (`bar.arrive`); each warp counts as a whole."""
+        """Lanes arrive at a barrier without waiting.
+
+        At a named one (`bar.arrive`), each warp counts as a whole.
+        """
+        if is_cluster_barrier(self._steps[step]):
+            self._cluster_arrivals += lanes
+            return
         numbers = self._value(step, 0)
         warps = lanes.reshape(-1, WARP_SIZE).any(axis=1)
         for warp in np.flatnonzero(warps).tolist():
@@ -48,16 +61,22 @@ class PartialBarriers:
         Raises:
             KernelFault: The lanes wait forever.
         """
+        if not any(is_partial(self._steps[resume - 1]) for resume in parked):
+            return np.asarray(np.logical_or.reduce(list(parked.values())))
         numbers, counts = np.full(self._lanes, -1, np.int64), np.zeros(self._lanes, np.int64)
+        at_cluster = np.zeros(self._lanes, np.bool_)
         for resume, lanes in parked.items():
+            if is_cluster_barrier(self._steps[resume - 1]):
+                at_cluster |= lanes
+                continue
             numbers[lanes] = self._value(resume - 1, 0)[lanes]
             counts[lanes] = self._value(resume - 1, 1)[lanes]
-        waiting = numbers >= 0
-        released = np.zeros_like(waiting)
-        for block in np.unique(self._block[waiting]).tolist():
+        waiting = (numbers >= 0) | at_cluster
+        released = at_cluster & self._is_cluster_complete()
+        for block in np.unique(self._block[numbers >= 0]).tolist():
             in_block = waiting & (self._block == block)
             for number in np.unique(numbers[in_block]).tolist():
-                at_barrier = in_block & (numbers == number)
+                at_barrier = in_block & (numbers == number) & ~at_cluster
                 expected = int(counts[at_barrier].max())
                 present = _threads_of_warps(at_barrier) + self._arrived[block, number]
                 if present >= expected if expected else np.array_equal(at_barrier, in_block):
@@ -67,13 +86,26 @@ class PartialBarriers:
             return released
         if np.array_equal(waiting, self._chunk.scheduler.live):
             self._raise_deadlock(parked, counts)
-        return waiting
+        return waiting & ~at_cluster
+
+    def _is_cluster_complete(self) -> Mask:
+        """Whether each lane may pass the barrier of its cluster at which it arrived last.
+
+        All threads that have not exited must have arrived as often.
+        """
+        most = np.iinfo(np.int64).max
+        least = np.full(len(self._chunk.threads.blocks), most)
+        arrivals = np.where(self._chunk.scheduler.live, self._cluster_arrivals, most)
+        np.minimum.at(least, self._cluster, arrivals)
+        return np.asarray(least[self._cluster] >= self._cluster_arrivals)
 
     def _raise_deadlock(self, parked: WaitingGroups, counts: NDArray[np.int64]) -> None:
         """Raise the error for a barrier that its threads never complete."""
         resume, lanes = min(parked.items())
         lane = int(np.flatnonzero(lanes)[0])
         expected = f" of {counts[lane]} threads" if counts[lane] else ""
+        if is_cluster_barrier(self._steps[resume - 1]):
+            expected = " of the cluster"
         place = self._chunk.threads.place(lane, self._steps[resume - 1].instruction)
         raise KernelFault(f"a barrier{expected} is never complete, {place}: memlab check says why")
 

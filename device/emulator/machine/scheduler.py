@@ -141,9 +141,9 @@ class Scheduler:
         parked = self._context.parked.take()
         going = ~self._held(always=self.barrier_release is None)
         opening = select_lanes(parked, going)
-        if opening:
-            if self.barrier_release is not None:
-                going &= self.barrier_release(opening)
+        if opening and self.barrier_release is not None:
+            going &= self.barrier_release(opening)
+        if select_lanes(opening, going):
             self.idle_rounds = 0
         self._enqueue(self._let_go(parked, going), "enqueue_parked")
 

@@ -30,6 +30,9 @@ class Tally:
             request count once.
         words: Words of shared memory that the warps accessed; a word that several lanes of a warp
             access counts once.
+        remote_requests: Accesses of warps to shared memory of other blocks; the counts above have
+            none of these.
+        remote_sectors: Sectors of these.
     """
 
     lanes: list[int]
@@ -41,6 +44,8 @@ class Tally:
     bytes: list[int]
     used: list[int]
     words: list[int]
+    remote_requests: list[int]
+    remote_sectors: list[int]
 
     @classmethod
     def zeros(cls, instructions: int) -> Tally:
@@ -77,4 +82,5 @@ def tally_of(native: NativeProgram, context: ChunkContext) -> Tally:
     used[counted] = counts["used"][counted]
     names = ("requests", "sectors", "wavefronts", "excessive")
     columns = [lanes, warps, *(counts[name] for name in names), requested, used, counts["words"]]
+    columns.extend(context.remote)
     return Tally(*(column.tolist() for column in columns))

@@ -6,6 +6,7 @@ never alive.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -13,12 +14,15 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.isa.special_registers import GRID_WORKSPACE_REGISTERS
+from memlab.device.emulator.isa.special_registers import (
+    EXPLICIT_CLUSTER,
+    GRID_WORKSPACE_REGISTERS,
+)
 from memlab.device.emulator.machine.memory import Lanes, Mask
 from memlab.device.emulator.program.lowering import source_excerpt
 from memlab.device.emulator.ptx.parser import Instruction
 from memlab.device.properties import WARP_SIZE
-from memlab.kernels.launch import Dim3
+from memlab.kernels.launch import NO_CLUSTER, Dim3
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class Grid:
         dynamic_shared_bytes: Size of the `extern __shared__` array, in bytes.
         parameters: The contents of the parameter space.
         workspace: The address of a cooperative launch's `grid_workspace`; 0 for other launches.
+        cluster: Blocks of a cluster in x, y and z.
     """
 
     grid: Dim3
@@ -38,6 +43,12 @@ class Grid:
     dynamic_shared_bytes: int
     parameters: bytes
     workspace: int = 0
+    cluster: Dim3 = NO_CLUSTER
+
+    @property
+    def cluster_blocks(self) -> int:
+        """Blocks per cluster."""
+        return math.prod(self.cluster)
 
     @property
     def threads(self) -> int:
@@ -58,6 +69,37 @@ def block_coordinates(order: NDArray[np.int64], grid: Dim3) -> NDArray[np.int64]
     """Coordinates, shape (blocks, 3), of the blocks at some positions of the launch order."""
     x, y, _ = grid
     return np.stack([order % x, order // x % y, order // (x * y)], axis=1)
+
+
+def cluster_places(
+    blocks: NDArray[np.int64], cluster: Dim3
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The clusters of blocks, and the places of the blocks in them: coordinates, (blocks, 3)."""
+    extents = np.array(cluster)
+    return blocks // extents, blocks % extents
+
+
+def ranks(places: NDArray[np.int64], cluster: Dim3) -> NDArray[np.int64]:
+    """The ranks of blocks by their places in the cluster: x fastest."""
+    x, y, _ = cluster
+    numbers: NDArray[np.int64] = places @ np.array([1, x, x * y])
+    return numbers
+
+
+def cluster_peers(blocks: NDArray[np.int64], cluster: Dim3) -> NDArray[np.int64]:
+    """The numbers of the blocks of each block's cluster, by their ranks: (blocks, cluster blocks).
+
+    The blocks are those of whole clusters, in any order.
+    """
+    if cluster == NO_CLUSTER:
+        return np.arange(len(blocks))[:, None]
+    clusters, places = cluster_places(blocks, cluster)
+    _, owner = np.unique(clusters, axis=0, return_inverse=True)
+    owner = owner.reshape(-1)
+    members = np.full((owner.max(initial=-1) + 1, math.prod(cluster)), -1, np.int64)
+    members[owner, ranks(places, cluster)] = np.arange(len(blocks))
+    assert (members >= 0).all(), "a chunk has whole clusters"
+    return members[owner]
 
 
 class Threads:
@@ -112,12 +154,16 @@ class Threads:
             name: np.tile(values.astype(np.uint32), len(blocks))
             for name, values in per_thread.items()
         }
+        for name, values in self.block_registers().items():
+            lanes[name] = np.repeat(values.astype(np.uint32), grid.padded_threads)
         for axis, name in enumerate("xyz"):
-            lanes[f"%ctaid.{name}"] = np.repeat(
-                blocks[:, axis].astype(np.uint32), grid.padded_threads
-            )
             lanes[f"%ntid.{name}"] = np.array(grid.block[axis], np.uint32)
             lanes[f"%nctaid.{name}"] = np.array(grid.grid[axis], np.uint32)
+            clusters = grid.grid[axis] // grid.cluster[axis]
+            lanes[f"%nclusterid.{name}"] = np.array(clusters, np.uint32)
+            lanes[f"%cluster_nctaid.{name}"] = np.array(grid.cluster[axis], np.uint32)
+        lanes["%cluster_nctarank"] = np.array(grid.cluster_blocks, np.uint32)
+        lanes[EXPLICIT_CLUSTER] = np.array(grid.cluster != NO_CLUSTER)
         for name in ("%smid", "%gridid"):
             lanes[name] = np.array(0, np.uint32)
         lanes["%nsmid"] = np.array(1, np.uint32)
@@ -126,3 +172,17 @@ class Threads:
             lanes[name] = np.array(grid.workspace >> 32 * word & 0xFFFFFFFF, np.uint32)
         lanes["%nwarpid"] = np.array(grid.padded_threads // WARP_SIZE, np.uint32)
         return lanes
+
+    def block_registers(self) -> dict[str, Lanes]:
+        """Those of `special_registers` that differ between blocks: by name, shape (blocks,)."""
+        clusters, places = cluster_places(self.blocks, self.grid.cluster)
+        registers = {
+            f"%{name}.{axis}": values[:, number]
+            for name, values in (
+                ("ctaid", self.blocks),
+                ("clusterid", clusters),
+                ("cluster_ctaid", places),
+            )
+            for number, axis in enumerate("xyz")
+        }
+        return registers | {"%cluster_ctarank": ranks(places, self.grid.cluster)}

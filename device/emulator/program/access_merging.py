@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from memlab.device.emulator.isa.rows import CLUSTER_VIEW
 from memlab.device.emulator.isa.table import Row
 from memlab.device.emulator.ptx.parser import (
     TYPE_BYTES,
@@ -79,7 +80,8 @@ def merged_widths(
             # Accesses that may overlap keep their order.
             keeps = kind == "load" or row.space == "shared"
             merge({*_LEAST_BYTES} - {kind} if keeps else _LEAST_BYTES)
-        mergeable = kind in _LEAST_BYTES and row.space == "shared" and row.vector == 1
+        plain = row.space == "shared" and row.view != CLUSTER_VIEW
+        mergeable = kind in _LEAST_BYTES and plain and row.vector == 1
         if mergeable and not instruction.guard and "volatile" not in instruction.opcode:
             address = operands[1 if kind == "load" else 0]
             assert isinstance(address, Address)

@@ -18,8 +18,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.machine.threads import block_coordinates
-from memlab.kernels.launch import Dim3
+from memlab.device.emulator.machine.threads import block_coordinates, cluster_places
+from memlab.kernels.launch import NO_CLUSTER, Dim3
 
 INTERIOR_SAMPLE = 16
 """Blocks of the sample of the stratum that holds the grid's center."""
@@ -46,13 +46,16 @@ class BlockCoordinates(Protocol):
 class WholeGrid:
     """Every block of a grid in launch order (x fastest).
 
+    Blocks that form clusters come cluster by cluster, in the launch order of these.
     A grid may have more blocks than fit in memory, so only slices become arrays.
 
     Attributes:
         grid: Blocks in x, y and z.
+        cluster: Blocks of a cluster in x, y and z.
     """
 
     grid: Dim3
+    cluster: Dim3 = NO_CLUSTER
 
     def __len__(self) -> int:
         """How many blocks."""
@@ -60,7 +63,37 @@ class WholeGrid:
 
     def __getitem__(self, part: slice) -> NDArray[np.int64]:
         """Coordinates of a range of the launch order."""
-        return block_coordinates(np.arange(*part.indices(len(self)), dtype=np.int64), self.grid)
+        order = np.arange(*part.indices(len(self)), dtype=np.int64)
+        if self.cluster == NO_CLUSTER:
+            return block_coordinates(order, self.grid)
+        clusters, places = np.divmod(order, math.prod(self.cluster))
+        first = block_coordinates(clusters, cluster_grid(self.grid, self.cluster))
+        blocks: NDArray[np.int64] = first * np.array(self.cluster)
+        return blocks + block_coordinates(places, self.cluster)
+
+
+def cluster_grid(grid: Dim3, cluster: Dim3) -> Dim3:
+    """The clusters of a grid in x, y and z."""
+    x, y, z = (blocks // each for blocks, each in zip(grid, cluster, strict=True))
+    return x, y, z
+
+
+def blocks_of_clusters(clusters: NDArray[np.int64], cluster: Dim3) -> NDArray[np.int64]:
+    """Coordinates, shape (blocks, 3), of all blocks of some clusters, cluster by cluster."""
+    places = WholeGrid(cluster)[:]
+    blocks: NDArray[np.int64] = clusters[:, None] * np.array(cluster) + places
+    return blocks.reshape(-1, 3)
+
+
+def whole_clusters(blocks: NDArray[np.int64], cluster: Dim3) -> NDArray[np.int64]:
+    """Some blocks and the others of their clusters, cluster by cluster; none more than once.
+
+    Without clusters, the blocks as they are.
+    """
+    if cluster == NO_CLUSTER:
+        return blocks
+    clusters, _ = cluster_places(blocks, cluster)
+    return blocks_of_clusters(np.unique(clusters, axis=0), cluster)
 
 
 @dataclass(frozen=True)
@@ -113,6 +146,7 @@ def draw_strata(
     seed: int,
     most: float = math.inf,
     division: GridPartition = GridPartition(exact=True),
+    cluster: Dim3 = NO_CLUSTER,
 ) -> list[Stratum]:
     """Cut a grid into strata and draw a sample of each, without replacement.
 
@@ -121,7 +155,12 @@ def draw_strata(
         seed: Seed of the random draw.
         most: Most blocks in all. Samples are halved until they are no more, or one per stratum.
         division: The strata; if they are not exact, larger samples are drawn.
+        cluster: Blocks of a cluster in x, y and z: strata and samples are of whole clusters.
     """
+    if cluster != NO_CLUSTER:
+        each = math.prod(cluster)
+        strata = draw_strata(cluster_grid(grid, cluster), seed, most / each, division)
+        return [Stratum(blocks_of_clusters(s.blocks, cluster), s.size * each) for s in strata]
     interior, edge = INTERIOR_SAMPLE, EDGE_SAMPLE
     if not division.exact:
         interior, edge = interior * INEXACT_SAMPLE_FACTOR, edge * INEXACT_SAMPLE_FACTOR

@@ -278,11 +278,6 @@ REFUSED = {
         "    o[threadIdx.x] = tex1DLod<float>((cudaTextureObject_t)t, 1.f, 2.f);\n}",
         r"no opcode tex\.level\.1d.*source line 2: o\[threadIdx.*mipmap levels",
     ),
-    "a cluster": (
-        'extern "C" __global__ void k(float *o, int n) {\n'
-        '    asm volatile("barrier.cluster.arrive.aligned;");\n    o[0] = n;\n}',
-        r"no opcode barrier\.cluster\.arrive.*source line 2: asm",
-    ),
     "functions that call others three times each": (
         "__device__ __noinline__ int f0(int n) { return n * n; }\n"
         + "".join(

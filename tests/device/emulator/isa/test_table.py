@@ -41,7 +41,7 @@ def _hardware() -> dict[str, str]:
 # nothing, and rows that are younger than the recording, which `test_newer_rows` holds to other
 # truths.
 _NOT_COMPARED = re.compile(
-    r"\w+\.(approx|full)|cvta|isspacep|\w+(\.rn)?(\.ftz)?\.f32x2|cvt\.sat\.[su]\d+\.[su]\d+"
+    r"\w+\.(approx|full)|cvta|isspacep|mapa|shared\.rank|\w+(\.rn)?(\.ftz)?\.f32x2|cvt\.sat\.[su]\d+\.[su]\d+"
     r"|bmsk|szext|cvt\.pack|vabsdiff2|(min|max)\..*relu|cvt\.r.i\.bf16\.bf16|cvt\..*e[45]m[23]x2"
     r"|(add|sub|fma)(\.r[nzmp])?(\.sat)?\.f32\.b?f16"
 )
@@ -225,8 +225,7 @@ def test_an_unknown_opcode_is_named_with_its_lines() -> None:
             "others need a GPU",
         ),
         ("tcgen05.mma.cta_group::1.kind::f16 [%r0], 0, 0, %r1, 1", "tensor memory need a GPU"),
-        ("barrier.cluster.arrive", "launch plain blocks"),
-        ("mov.u32 %r0, %clusterid.x", "launch plain blocks"),
+        ("clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p0, %r0", "canceling clusters"),
         ("mov.u32 %r0, %pm3", "driver of a GPU"),
     ],
 )

@@ -1,13 +1,17 @@
-"""Kernels of cooperative launches, through the driver's library: PyCUDA cannot launch them."""
+"""Kernels whose launches have attributes, through the driver's library: PyCUDA has none."""
 
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from memlab.device.gpu import driver as gpu_driver
 from memlab.device.gpu import libcuda
+from memlab.kernels.kernel import PORTABLE_CLUSTER_BLOCKS
+from memlab.kernels.launch import NO_CLUSTER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,7 +20,9 @@ if TYPE_CHECKING:
 
 # cuda.h: CU_LAUNCH_PARAM_END, CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE
 _PARAMETERS_END, _PARAMETERS_ADDRESS, _PARAMETERS_BYTES = 0, 1, 2
-_COOPERATIVE = 2  # cuda.h: CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+# cuda.h: CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+_COOPERATIVE, _CLUSTER_DIMENSION = 2, 4
+_NON_PORTABLE_CLUSTERS = 13  # cuda.h: CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 _ATTRIBUTE_VALUE_BYTES = 64  # cuda.h: CUlaunchAttributeValue
 
 
@@ -42,11 +48,17 @@ class _Configuration(ctypes.Structure):
     )
 
 
-class CooperativeKernel:
-    """A kernel whose blocks wait for the whole grid, with the methods of PyCUDA's functions."""
+class DriverKernel:
+    """A kernel of cooperative launches or clusters, with the methods of PyCUDA's functions."""
 
     def __init__(
-        self, cubin: bytes, entry: str, at_end: Callable[[Callable[[], None]], object]
+        self,
+        cubin: bytes,
+        entry: str,
+        at_end: Callable[[Callable[[], None]], object],
+        *,
+        cooperative: bool = False,
+        cluster: Dim3 = NO_CLUSTER,
     ) -> None:
         """Load machine code in the current context.
 
@@ -55,6 +67,8 @@ class CooperativeKernel:
             entry: The kernel's name in it.
             at_end: Called with a function that unloads the code, to be called before the context
                 ends.
+            cooperative: Whether its blocks wait for the whole grid.
+            cluster: Blocks of a cluster in x, y and z.
 
         Raises:
             pycuda.driver.Error: The driver cannot load it.
@@ -64,6 +78,9 @@ class CooperativeKernel:
         at_end(lambda: _call("cuModuleUnload", self._module))
         name = entry.encode()
         _call("cuModuleGetFunction", ctypes.byref(self._function), self._module, name)
+        self._attributes = _attributes(cooperative, cluster)
+        if prod(cluster) > PORTABLE_CLUSTER_BLOCKS:
+            self.set_attribute(_NON_PORTABLE_CLUSTERS, 1)
 
     def fill(self, symbol: str, values: NDArray[Any]) -> None:
         """Copy values to a `__constant__` or `__device__` array of the code."""
@@ -95,13 +112,24 @@ class CooperativeKernel:
             ctypes.cast(ctypes.pointer(size), ctypes.c_void_p),
             _PARAMETERS_END,
         )
-        attribute = _Attribute(_COOPERATIVE)
-        attribute.value[0] = 1
         configuration = _Configuration(
             (ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block), shared, None
         )
-        configuration.attributes, configuration.attribute_count = ctypes.pointer(attribute), 1
+        configuration.attributes = ctypes.cast(self._attributes, ctypes.POINTER(_Attribute))
+        configuration.attribute_count = len(self._attributes)
         _call("cuLaunchKernelEx", ctypes.byref(configuration), self._function, None, extra)
+
+
+def _attributes(cooperative: bool, cluster: Dim3) -> ctypes.Array[_Attribute]:
+    """The attributes of a launch."""
+    values: dict[int, bytes] = {_COOPERATIVE: struct.pack("=I", 1)} if cooperative else {}
+    if cluster != NO_CLUSTER:
+        values[_CLUSTER_DIMENSION] = struct.pack("=3I", *cluster)
+    attributes = (_Attribute * len(values))()
+    for attribute, (number, value) in zip(attributes, values.items(), strict=True):
+        attribute.id = number
+        attribute.value[: len(value)] = value
+    return attributes
 
 
 def _packed(arguments: Sequence[Any]) -> bytes:

@@ -1,0 +1,291 @@
+"""Thread block clusters and distributed shared memory, as CUDA C++ and PTX name them."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import memlab
+from memlab.device.emulator.machine.memory import KernelFault
+
+CUDA = r"""
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+
+__global__ void next_block(const float *in, float *out)
+{
+  __shared__ float own[64];
+  cg::cluster_group cluster = cg::this_cluster();
+  unsigned ranks = cluster.num_blocks(), rank = cluster.block_rank();
+  unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+  own[threadIdx.x] = in[block * 64 + threadIdx.x] + rank;
+  cluster.sync();
+  const float *next = cluster.map_shared_rank(own, (rank + 1) % ranks);
+  out[block * 64 + threadIdx.x] = next[63 - threadIdx.x];
+  cluster.sync();
+}
+
+__global__ void __cluster_dims__(4) histogram(const int *in, int *out, int n)
+{
+  extern __shared__ int bins[];
+  cg::cluster_group cluster = cg::this_cluster();
+  for (int i = threadIdx.x; i < 64; i += blockDim.x) bins[i] = 0;
+  cluster.sync();
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    atomicAdd(cluster.map_shared_rank(bins, in[i] / 64) + in[i] % 64, 1);
+  auto token = cluster.barrier_arrive();
+  cluster.barrier_wait(std::move(token));
+  for (int i = threadIdx.x; i < 64; i += blockDim.x)
+    atomicAdd(out + cluster.block_rank() * 64 + i, bins[i]);
+}
+
+__device__ unsigned access(int form, unsigned address)
+{
+  unsigned a = 1, b, c, d;
+  if (form == 0) asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(a) : "r"(address));
+  if (form == 1)
+    asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(address));
+  if (form == 2) asm volatile("st.shared::cluster.u32 [%0], %1;" :: "r"(address), "r"(a));
+  if (form == 3)
+    asm volatile("atom.shared::cluster.add.u32 %0, [%1], %2;" : "=r"(a) : "r"(address), "r"(1));
+  return a;
+}
+
+__global__ void counted(unsigned *out, int to, int form, int stride)
+{
+  __shared__ __align__(16) unsigned own[8192];
+  unsigned address = __cvta_generic_to_shared(&own[stride * threadIdx.x]), rank, there;
+  own[threadIdx.x] = 0;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  asm volatile("barrier.cluster.arrive.release.aligned;\n"
+               "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank ^ to));
+  out[blockIdx.x * blockDim.x + threadIdx.x] = access(form, there);
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+__global__ void registers(unsigned *out)
+{
+  unsigned own[19], at = 0, plain, far;
+  __shared__ int place[4];
+#define READ(name) asm volatile("mov.u32 %0, %%" name ";" : "=r"(own[at++]))
+  READ("clusterid.x"); READ("clusterid.y"); READ("clusterid.z");
+  READ("nclusterid.x"); READ("nclusterid.y"); READ("nclusterid.z");
+  READ("cluster_ctaid.x"); READ("cluster_ctaid.y"); READ("cluster_ctaid.z");
+  READ("cluster_nctaid.x"); READ("cluster_nctaid.y"); READ("cluster_nctaid.z");
+  READ("cluster_ctarank"); READ("cluster_nctarank");
+  asm volatile("{.reg .pred p; mov.pred p, %%is_explicit_cluster; selp.u32 %0, 1, 0, p;}"
+               : "=r"(own[at++]));
+  unsigned long long generic = (unsigned long long)&place[1], there;
+  asm volatile("mapa.u64 %0, %1, 1;" : "=l"(there) : "l"(generic));
+  asm volatile("getctarank.u64 %0, %1;" : "=r"(plain) : "l"(generic));
+  asm volatile("getctarank.u64 %0, %1;" : "=r"(far) : "l"(there));
+  own[at++] = plain; own[at++] = far;
+  asm volatile("{.reg .pred p; isspacep.shared::cluster p, %1; selp.u32 %0, 1, 0, p;}"
+               : "=r"(own[at++]) : "l"(there));
+  asm volatile("{.reg .pred p; isspacep.shared::cta p, %1; selp.u32 %0, 1, 0, p;}"
+               : "=r"(own[at++]) : "l"(generic));
+  unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+  for (int i = 0; i < 19; ++i) out[19 * block + i] = own[i];
+}
+
+__global__ void beyond(int *out, int rank)
+{
+  __shared__ int own[32];
+  own[threadIdx.x] = 1;
+  cg::this_cluster().sync();
+  out[threadIdx.x] = *cg::this_cluster().map_shared_rank(&own[threadIdx.x], rank);
+  cg::this_cluster().sync();
+}
+
+__global__ void stages(const int *in, int *out)  // blocks at different barriers at once
+{
+  __shared__ int left[128], right[128];
+  cg::cluster_group cluster = cg::this_cluster();
+  int rank = cluster.block_rank(), at = blockIdx.x * 128 + threadIdx.x;
+  left[threadIdx.x] = in[at];
+  if (rank == 0) {
+    cluster.barrier_arrive();
+    for (int i = 1; i < 128; i *= 2) {
+      __syncthreads();
+      int other = left[threadIdx.x ^ i];
+      __syncthreads();
+      left[threadIdx.x] += other;
+    }
+    cluster.barrier_wait();
+  } else {
+    right[threadIdx.x] = 2 * left[threadIdx.x];
+    cluster.sync();
+  }
+  out[at] = rank == 0 ? left[threadIdx.x] + cluster.map_shared_rank(right, 1)[threadIdx.x] : 0;
+  cluster.sync();
+}
+"""
+
+
+def launch(entry: str, grid: Any, block: int, args: list[Any], **more: Any) -> memlab.Run:
+    more = {"device": "h200", **more}
+    return memlab.run(memlab.source(CUDA, entry), grid=grid, block=block, args=args, **more)
+
+
+@pytest.mark.parametrize(
+    ("grid", "cluster"), [((8,), (2,)), ((4, 4), (2, 2)), ((2, 6, 4), (1, 3, 4)), ((16,), (16,))]
+)
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_blocks_read_the_shared_memory_of_the_next_rank(
+    grid: tuple[int, ...], cluster: tuple[int, ...], threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMLAB_THREADS", threads)
+    x = np.random.default_rng(1).random(64 * prod(grid), np.float32)
+    run = launch("next_block", grid, 64, [x, memlab.out(len(x), np.float32)], cluster=cluster)
+    np.testing.assert_array_equal(run.outputs["out"], next_blocks(x, grid, cluster))
+    counters = run.measurement.counters
+    warps = 2 * prod(grid)
+    assert counters.distributed_shared_requests == warps
+    assert counters.distributed_shared_sectors == 4 * warps
+    assert counters.shared_load_wavefronts == 0
+    assert not run.measurement.coverage.estimated
+    assert prod(run.measurement.cluster) == prod(cluster)
+
+
+def next_blocks(
+    x: NDArray[np.float32], grid: tuple[int, ...], cluster: tuple[int, ...]
+) -> NDArray[np.float32]:
+    """What `next_block` computes, block by block."""
+    extents, each = ((*values, 1, 1)[:3] for values in (grid, cluster))
+    expected = np.empty_like(x).reshape(-1, 64)
+    blocks = x.reshape(-1, 64)
+    for x_, y_, z_ in np.ndindex(extents):
+        first = tuple(at // n * n for at, n in zip((x_, y_, z_), each, strict=True))
+        rank = sum(
+            (at - start) * scale
+            for at, start, scale in zip(
+                (x_, y_, z_), first, (1, each[0], each[0] * each[1]), strict=True
+            )
+        )
+        rank = (rank + 1) % prod(each)
+        place = (rank % each[0], rank // each[0] % each[1], rank // (each[0] * each[1]))
+        at, there = (
+            bx + extents[0] * (by + extents[1] * bz)
+            for bx, by, bz in (
+                (x_, y_, z_),
+                tuple(start + step for start, step in zip(first, place, strict=True)),
+            )
+        )
+        expected[at] = (blocks[there] + np.float32(rank))[::-1]
+    return expected.reshape(-1)
+
+
+def test_atomics_spread_bins_over_a_cluster() -> None:
+    values = np.random.default_rng(2).integers(0, 256, 20_000, np.int32)
+    counts = memlab.inout(np.zeros(256, np.int32))
+    run = launch("histogram", 8, 128, [values, counts, len(values)], shared=256)
+    np.testing.assert_array_equal(run.outputs["out"], np.bincount(values, minlength=256))
+
+
+@pytest.mark.parametrize(
+    ("form", "stride", "sectors"),
+    [(0, 1, 4), (0, 2, 8), (0, 32, 32), (1, 4, 16), (2, 1, 4), (2, 2, 8), (3, 1, 4), (3, 0, 1)],
+)
+def test_accesses_count_as_an_h200_counts_them(form: int, stride: int, sectors: int) -> None:
+    out = memlab.out(32 * 256, np.uint32)
+    run = launch("counted", 256, 32, [out, 1, form, stride], cluster=2)
+    counters = run.measurement.counters
+    # docs/results/README.md, "Distributed shared memory": an H200's, of 256 warps.
+    assert counters.distributed_shared_requests == 256
+    assert counters.distributed_shared_sectors == 256 * sectors
+    assert counters.shared_load_wavefronts == counters.shared_atomic_wavefronts == 0
+    assert counters.shared_store_wavefronts == 256  # of the own zeros
+
+
+@pytest.mark.parametrize(
+    ("form", "stride", "wavefronts"), [(0, 1, 1), (0, 2, 2), (0, 32, 32), (1, 4, 4), (3, 1, 1)]
+)
+def test_an_access_to_the_own_block_by_mapa_is_ordinary(
+    form: int, stride: int, wavefronts: int
+) -> None:
+    out = memlab.out(32 * 8, np.uint32)
+    counters = launch("counted", 8, 32, [out, 0, form, stride], cluster=2).measurement.counters
+    assert counters.distributed_shared_requests == 0
+    counted = counters.shared_load_wavefronts + counters.shared_atomic_wavefronts
+    assert counted == 8 * wavefronts
+
+
+@pytest.mark.parametrize("cluster", [None, (2, 1, 3)])
+def test_special_registers_tell_of_the_cluster(cluster: tuple[int, int, int] | None) -> None:
+    grid, each = (4, 2, 6), cluster or (1, 1, 1)
+    run = launch("registers", grid, 1, [memlab.out(19 * prod(grid), np.uint32)], cluster=cluster)
+    rows = run.outputs["out"].reshape(-1, 19)
+    for block, row in enumerate(rows.tolist()):
+        at = block % 4, block // 4 % 2, block // 8
+        inside = [place % n for place, n in zip(at, each, strict=True)]
+        rank = inside[0] + each[0] * (inside[1] + each[1] * inside[2])
+        assert row == [
+            *(place // n for place, n in zip(at, each, strict=True)),
+            *(blocks // n for blocks, n in zip(grid, each, strict=True)),
+            *inside,
+            *each,
+            rank,
+            prod(each),
+            int(cluster is not None),
+            rank,
+            1,
+            1,
+            1,
+        ]
+
+
+def test_blocks_of_a_cluster_are_at_different_barriers() -> None:
+    x = np.random.default_rng(3).integers(0, 100, 8 * 128, np.int32)
+    out = launch("stages", 8, 128, [x, memlab.out(len(x), np.int32)], cluster=2).outputs["out"]
+    blocks = x.reshape(-1, 2, 128)
+    expected = np.zeros_like(blocks)
+    expected[:, 0] = blocks[:, 0].sum(axis=1)[:, None] + 2 * blocks[:, 1]
+    np.testing.assert_array_equal(out, expected.reshape(-1))
+
+
+def test_a_large_grid_is_sampled_by_whole_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    from memlab.device.emulation import counting
+
+    monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 10_000)
+    monkeypatch.setattr(counting, "MAX_EXACT_LANE_INSTRUCTIONS", 10_000)
+    blocks = 12_000
+    x = np.zeros(64 * blocks, np.float32)
+    run = launch("next_block", (blocks // 3, 3), 64, [x, memlab.out(len(x), np.float32)], cluster=4)
+    coverage = run.measurement.coverage
+    assert coverage.blocks_emulated < blocks
+    assert coverage.blocks_emulated % 4 == 0
+    assert coverage.estimated
+    assert run.measurement.counters.distributed_shared_sectors == 8 * blocks
+
+
+def test_an_access_beyond_the_cluster_is_a_fault() -> None:
+    with pytest.raises(KernelFault, match=r"shared offset 0 .*rank 2 in a cluster of 2"):
+        launch("beyond", 2, 32, [memlab.out(32, np.int32), 2], cluster=2)
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"grid": 6, "cluster": 4}, r"6 blocks in x, no multiple of the 4.*8 blocks"),
+        ({"grid": 32, "cluster": 32}, r"cluster has 32 blocks; .*allows 16"),
+        ({"grid": 8, "cluster": (2, 2), "device": "a100"}, r"compute capability 8\.0, has none"),
+        ({"grid": 8, "cluster": 2, "entry": "histogram"}, r"__cluster_dims__.*of 4,1,1 blocks"),
+        ({"grid": 8, "cluster": "0"}, r"cluster takes one to three whole numbers"),
+    ],
+)
+def test_a_launch_that_no_gpu_takes_is_refused_in_one_line(
+    more: dict[str, Any], reason: str
+) -> None:
+    entry = more.pop("entry", "beyond")
+    arguments: list[Any] = [memlab.out(32, np.int32), 0]
+    if entry == "histogram":
+        arguments = [np.zeros(8, np.int32), memlab.inout(np.zeros(256, np.int32)), 8]
+    with pytest.raises(memlab.UsageError, match=reason) as error:
+        launch(entry, more.pop("grid"), 32, arguments, **more)
+    assert "\n" not in str(error.value)
