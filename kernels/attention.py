@@ -35,7 +35,7 @@ PARAMETERS = (
 
 # As in the sources.
 TILE = 16  # of the products in three kernels
-SOFTMAX_ROWS = 8
+SOFTMAX_THREADS = 256
 QUERIES, KEYS = 64, 64  # of a block, of a tile
 TILED_THREADS = 256
 ROW_PADDING = 4  # floats after each row of a tile
@@ -87,8 +87,8 @@ def launch_softmax(kernel: Kernel, values: Mapping[str, Any], limits: Limits) ->
     return _launch(
         kernel,
         values,
-        grid=(block_count(tokens, SOFTMAX_ROWS), heads, 1),
-        block=(32, SOFTMAX_ROWS, 1),
+        grid=(tokens, heads, 1),
+        block=(SOFTMAX_THREADS, 1, 1),
         arrays=(
             Buffer("S", (heads, tokens, tokens), "float32", "in", Uniform(-9.0, 9.0)),
             Buffer("P", (heads, tokens, tokens), "float32", "out"),
