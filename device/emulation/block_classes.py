@@ -21,11 +21,12 @@ The search gives up, and returns an inexact partition, if data decides, if class
 
 from __future__ import annotations
 
-import itertools
 import math
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memlab.device.budget import Deadline, EmulationTimeoutError
 from memlab.device.emulator.machine.threads import BlockBox
@@ -81,18 +82,19 @@ def classify_blocks(execution: Execution, most_blocks: float) -> GridPartition:
             extents = [split_extent(extent, cuts[axis]) for axis, extent in enumerate(grid)]
             if math.prod(map(len, extents)) > MAX_PIECES:
                 return GridPartition()
-            pieces = [
-                (x, y, z)
-                for x, y, z in itertools.product(*extents)
-                if len(x) * len(y) * len(z) > 1
-                and not any(_box_contains(box, (x, y, z)) for box in boxes)
-            ]
+            x, y, z = (_contained(boxes, axis, parts) for axis, parts in enumerate(extents))
+            done = (x[:, None, None] & y[:, None] & z).any(axis=-1)
+            found = np.argwhere(~done).tolist()
+            left: Iterator[BlockBox] = (
+                (extents[0][a], extents[1][b], extents[2][c]) for a, b, c in found
+            )
+            pieces = [piece for piece in left if math.prod(map(len, piece)) > 1]
     except EmulationTimeoutError:
         return GridPartition()
     finally:
         execution.reset()
-    x, y, z = map(frozenset, cuts)
-    partition = GridPartition((x, y, z), alignment_periods(values.strides), exact=True)
+    sides = frozenset(cuts[0]), frozenset(cuts[1]), frozenset(cuts[2])
+    partition = GridPartition(sides, alignment_periods(values.strides), exact=True)
     strata = math.prod(map(len, partition.pieces(grid)))
     most_strata = max(min(most_blocks, MAX_PIECES), 2 * _MIN_BLOCKS)
     return partition if strata <= most_strata else GridPartition()
@@ -109,8 +111,9 @@ def _range_bounds(extent: range) -> tuple[int, int]:
     return extent.start, extent.stop
 
 
-def _box_contains(box: BlockBox, piece: BlockBox) -> bool:
-    return all(
-        outer.start <= inner.start and inner.stop <= outer.stop
-        for outer, inner in zip(box, piece, strict=True)
-    )
+def _contained(boxes: Sequence[BlockBox], axis: int, parts: Sequence[range]) -> NDArray[np.bool_]:
+    """Whether boxes contain parts of an axis along it, shape (parts, boxes)."""
+    starts, stops = np.array([_range_bounds(box[axis]) for box in boxes]).T
+    first, last = np.array([_range_bounds(part) for part in parts])[:, :, None].swapaxes(0, 1)
+    contained: NDArray[np.bool_] = (starts <= first) & (last <= stops)
+    return contained

@@ -339,7 +339,9 @@ class Chunk:
         if index in self._actions:
             return self._actions[index]
         step = self.program.steps[index]
-        execute = partial(self._execute, index)
+        number = self._native.slot_at[index]
+        slot = self._native.slots[number : number + 1]
+        execute = partial(self._execute, index, slot.ctypes.data, int(slot["clock"][0]))
         match step.row.kind:
             case "nothing":
                 return lambda mask: None
@@ -355,8 +357,8 @@ class Chunk:
                 return partial(self._trap, index, step)
         return execute
 
-    def _execute(self, index: int, mask: Mask) -> None:
-        """Execute an instruction by its machine code.
+    def _execute(self, index: int, slot: int, clocks: int, mask: Mask) -> None:
+        """Execute an instruction, of a slot at a host address, by its machine code.
 
         Raises:
             KernelFault: It accesses memory outside its arrays.
@@ -364,11 +366,9 @@ class Chunk:
         if self.warp_synchronization.write_results(index, mask):
             return
         words = lanes_to_words(mask)
-        number = self._native.slot_at[index]
-        slot = self._native.slots[number : number + 1]
-        if self.context.call("execute", slot.ctypes.data, words.ctypes.data):
+        if self.context.call("execute", slot, words.ctypes.data):
             raise self._fault()
-        self.context["clock"] += int(slot["clock"][0])
+        self.context["clock"] += clocks
 
     def _vote_of_blocks(self, step: DecodedInstruction, mask: Mask) -> None:
         """`bar.red` after its barrier: a vote of the lanes of each block."""

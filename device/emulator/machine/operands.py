@@ -75,6 +75,13 @@ class Operands:
 
     def source(self, operand: Operand, ptx_type: str) -> Source:
         """A function that reads an operand as a PTX type."""
+        match operand:
+            case Immediate() | Symbol():
+                constant = self.read(operand, ptx_type)
+                return lambda: constant
+            case Register(name) if self._layout.bits.get(name, 1) > 1:
+                raw = self._layout.view(self._context.frames, name)
+                return lambda: _read_as(raw.reshape(-1), ptx_type)
         return partial(self.read, operand, ptx_type)
 
     def read(self, operand: Operand, ptx_type: str) -> Lanes:

@@ -50,10 +50,12 @@ class WarpSynchronization:
 
     def write_results(self, step: int, mask: Mask) -> bool:
         """Write what groups have computed together to the registers of one of them, if they do."""
+        if not self.groups:
+            return False
         for operand, result in zip(destinations(self._steps[step]), self._results, strict=False):
             assert isinstance(operand, Register)
             self._chunk.operands.write(operand.name, result, mask)
-        return bool(self.groups)
+        return True
 
     def must_wait(self, step: int, mask: Mask) -> bool:
         """Whether a group lacks live lanes that its member masks name."""

@@ -9,6 +9,7 @@ range to blocks where its sources do not change.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeAlias
@@ -79,7 +80,7 @@ class Computation:
         self._active, self._lanes_matter, self._values_matter = active, False, False
         self._values.clear()
         self.strides = [strides.get(name, NO_STRIDE) for name in self._names]
-        if not any(stride.any() for stride in self.strides):
+        if not any(map(_changes, self.strides)):
             return NO_STRIDE
         if self._widens:
             for source, ptx_type in enumerate(self.types):
@@ -109,17 +110,16 @@ class Computation:
             name, raw = self._names[source], self._readers[source]()
             if name and (name in CLOCK_REGISTERS or not is_special(name)):
                 self._values_matter = True
-            self._values[source] = np.broadcast_to(raw.astype(np.int64), self._active.shape)
+            lanes = raw.astype(np.int64)
+            self._values[source] = lanes if lanes.ndim else np.full(self._active.shape, lanes)
         return self._values[source]
 
     def keep(self, source: int) -> None:
         """Restrict the range to blocks where a source stays within its type, without wrapping."""
         stride = self.strides[source]
-        if stride.any():
-            value, (least, most) = self.value(source), _type_range(self.types[source])
-            below, above = least - int(value.min()), most - int(value.max())
-            if stride.shape[1] > 1 or not self.decision_range.holds(stride, below, above):
-                self.stay(stride, value, least, most + 1)
+        if _changes(stride):
+            least, most = _type_range(self.types[source])
+            self.stay(stride, self.value(source), least, most + 1)
 
     def stay(self, stride: Stride, value: IntArray, *edges: int) -> None:
         """Restrict the range to blocks where a value stays between the same two of some edges.
@@ -129,15 +129,24 @@ class Computation:
             value: The value in each lane.
             edges: The least values of each interval, ascending, and the end of the last one.
         """
+        inner = edges[1:-1]
+        if stride.shape[1] == 1:  # mostly all lanes lie far from the edges
+            first, last = int(value.min()), int(value.max())
+            place = bisect_right(inner, first)
+            below, above = edges[place] - first, edges[place + 1] - 1 - last
+            if bisect_right(inner, last) == place and self.decision_range.holds(
+                stride, below, above
+            ):
+                return
         ends = np.array(edges)
-        interval = np.searchsorted(ends[1:-1], value, "right")
+        interval = np.searchsorted(inner, value, "right")
         bounds = ends[interval] - value, ends[interval + 1] - 1 - value
         self.decision_range.restrict(stride, *bounds, self.active)
 
     def require_unchanged(self) -> Stride:
         """Restrict the range to blocks where no source changes; so the result does not either."""
         for stride in self.strides:
-            if stride.any():
+            if _changes(stride):
                 self.decision_range.require_unchanged(stride, self.active)
         return NO_STRIDE
 
@@ -152,7 +161,7 @@ def _access(c: Computation) -> Stride:
     be its address, and a value that may be loaded later.
     """
     address, *stored = c.strides
-    if address.any():
+    if _changes(address):
         c.decision_range.record_addresses(address, None if address.shape[1] == 1 else c.active)
     if not c.decides:
         c.strides = stored
@@ -163,7 +172,7 @@ def _sign_only(c: Computation) -> Stride:
     """A bitwise operation with a result tested for its sign only: the sources keep their signs."""
     half = min(1 << (8 * TYPE_BYTES[c.types[0]] - 1), UNBOUNDED)
     for source, stride in enumerate(c.strides):
-        if stride.any():
+        if _changes(stride):
             c.stay(stride, wrapped(c.value(source), c.types[0]), -half, 0, half)
     return NO_STRIDE
 
@@ -171,16 +180,16 @@ def _sign_only(c: Computation) -> Stride:
 def _multiply(c: Computation) -> Stride:
     """`mul` and `mad`, `.lo` or `.wide`."""
     a, b, *added = c.strides
-    if a.any() and b.any():  # their product is not linear
+    if _changes(a) and _changes(b):  # their product is not linear
         c.decision_range.require_unchanged(a, c.active)
         a = NO_STRIDE
-    product = a * c.value(1) if a.any() else b * c.value(0) if b.any() else NO_STRIDE
+    product = a * c.value(1) if _changes(a) else b * c.value(0) if _changes(b) else NO_STRIDE
     return sum(added, product)
 
 
 def _shift_left(c: Computation) -> Stride:
     stride, by = c.strides
-    return c.require_unchanged() if by.any() else stride << np.clip(c.value(1), 0, 63)
+    return c.require_unchanged() if _changes(by) else stride << np.clip(c.value(1), 0, 63)
 
 
 def _divide(c: Computation) -> Stride:
@@ -192,7 +201,7 @@ def _divide(c: Computation) -> Stride:
     (stride, by_stride), by, remains = c.strides, c.value(1), c.opcode.startswith("rem")
     truncates = not c.opcode.startswith("shr")
     divisor = by if truncates else np.int64(1) << np.clip(by, 0, 62)
-    if by_stride.any() or (divisor <= 0)[c.active].any():
+    if _changes(by_stride) or (divisor <= 0)[c.active].any():
         return c.require_unchanged()
     divisor, value = np.maximum(divisor, 1), c.value(0)
     c.keep(0)
@@ -212,9 +221,9 @@ def _mask(c: Computation) -> Stride:
 
     An `or` equals an addition where no bit is set in both sources.
     """
-    source = 0 if c.strides[0].any() else 1
+    source = 0 if _changes(c.strides[0]) else 1
     stride, other = c.strides[source], c.strides[1 - source]
-    if other.any():
+    if _changes(other):
         return c.require_unchanged()
     unit = _common_power_of_two(stride if stride.shape[1] == 1 else stride[:, c.active])
     bits, value = (c.value(number)[c.active] for number in (1 - source, source))
@@ -315,6 +324,11 @@ def _stride_rule(step: DecodedInstruction, by_sign: bool) -> StrideRule:
 
 
 # --- Strides -------------------------------------------------------------------------------------
+
+
+def _changes(stride: Stride) -> bool:
+    """Whether a value of this stride differs between blocks."""
+    return stride is not NO_STRIDE and bool(stride.any())
 
 
 def wrapped(value: IntArray, ptx_type: str) -> IntArray:
