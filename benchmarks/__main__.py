@@ -23,7 +23,7 @@ def main() -> int:
         measured = measure()
         figures += measured
         print(f"{title}\n" + "\n".join(figure.line() for figure in measured) + "\n", flush=True)
-    for title, held_out in (("used for the models", False), ("put aside", True)):
+    for held_out, title in enumerate(("used for the models", "put aside", "put aside later")):
         compared = compare.compare_launches(held_out, os.cpu_count() or 1)
         measured = compare.figures(compared, title)
         figures += measured

@@ -16,6 +16,7 @@ from memlab.device.emulation.device import EmulatedDevice
 from memlab.device.measurement import Resources
 
 WRITTEN = list(cases.written_cases())
+LATER = list(cases.later_cases())
 NO_CODE = CompiledKernel((9, 0), "", b"", Resources(0, 0, 0), "")
 PROFILED = """\
 launched: first
@@ -38,6 +39,8 @@ def test_the_launches_are_many_and_a_third_of_each_kind_is_put_aside() -> None:
     for kind in {case.kind for case in WRITTEN}:
         aside = [case.held_out for case in WRITTEN if case.kind == kind]
         assert sum(aside) == round(len(aside) / 3)
+    assert len(LATER) >= 20
+    assert all(case.held_out == cases.SECOND_ASIDE for case in LATER)
 
 
 def test_every_array_of_a_file_is_drawn_alike_again(tmp_path) -> None:
@@ -52,7 +55,9 @@ def test_every_array_of_a_file_is_drawn_alike_again(tmp_path) -> None:
     "case",
     [
         pytest.param(case, id=case.name, marks=() if number % 12 == 0 else pytest.mark.slow)
-        for number, case in enumerate(case for case in WRITTEN if "--reference" in case.words)
+        for number, case in enumerate(
+            case for case in (*WRITTEN, *LATER) if "--reference" in case.words
+        )
     ],
 )
 def test_the_result_is_what_numpy_computes(case: cases.Case) -> None:

@@ -1,14 +1,15 @@
 """The command `python -m benchmarks.truth`: prepare and make measurements, compare with them.
 
-    python -m benchmarks.truth compare [--held-out | --all] [--jobs N] [--cache FOLDER]
+    python -m benchmarks.truth compare [--held-out [2] | --all] [--jobs N] [--cache FOLDER]
                                        [--only TEXT ...] [--operations] [--errors FILE]
     python -m benchmarks.truth data FOLDER
-    python -m benchmarks.truth prepare FOLDER [--only TEXT ...]
+    python -m benchmarks.truth prepare FOLDER [--only TEXT ...] [--held-out [2]]
     python -m benchmarks.truth measure FOLDER TABLE.csv [--seconds N]
 
 `prepare` compiles launches to a folder; `measure` runs them on the GPU of the machine that it
 runs on, under Nsight Compute; the table belongs to `docs/results/h200-truth.csv`, that of the
-kinds `operations` and `atomics` to `h200-operations.csv`. `compare` runs the launches on the
+kinds `operations` and `atomics` to `h200-operations.csv`, that of the second set that was put aside
+to `h200-held-out.csv`. `compare` runs the launches on the
 emulated H200; with `--operations` it lists integer operations, 16-bit FLOPs and instructions by
 pipe. `data` writes the arrays that launches read from files, for `memlab run`.
 """
@@ -21,7 +22,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.truth import compare, data, errors, measure
+from benchmarks.truth import cases, compare, data, errors, measure
 
 
 def main() -> None:
@@ -38,8 +39,15 @@ def main() -> None:
         "metavar": "TEXT",
         "help": "names that contain a text, or a kind",
     }
+    aside: dict[str, Any] = {
+        "nargs": "?",
+        "type": int,
+        "const": cases.FIRST_ASIDE,
+        "choices": (cases.FIRST_ASIDE, cases.SECOND_ASIDE),
+        "help": "the launches put aside alone: at first, or later (2)",
+    }
     comparing = commands.add_parser("compare", help="compare the emulated H200 with the measured")
-    comparing.add_argument("--held-out", action="store_true", help="the launches put aside alone")
+    comparing.add_argument("--held-out", **aside)
     comparing.add_argument("--all", action="store_true", help="these and the others")
     comparing.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time")
     comparing.add_argument("--cache", type=Path, help="a folder that keeps the emulations")
@@ -59,6 +67,7 @@ def main() -> None:
         command.set_defaults(command=_on_folder, verb=name)
         if name == "prepare":
             command.add_argument("--only", **chosen)
+            command.add_argument("--held-out", **aside)
         elif name == "measure":
             command.add_argument("table", type=Path)
             command.add_argument("--seconds", type=float, default=360.0, help="the limit")
@@ -74,7 +83,7 @@ def _on_folder(options: argparse.Namespace) -> None:
             for name in data.array_names():
                 data.write_array(options.folder / f"{name}.npy")
         case "prepare":
-            measure.prepare(options.folder, options.only)
+            measure.prepare(options.folder, options.only, options.held_out)
         case "measure":
             measure.measure(options.folder, options.table, options.seconds)
         case verb:
@@ -83,7 +92,10 @@ def _on_folder(options: argparse.Namespace) -> None:
 
 def _compare(options: argparse.Namespace) -> None:
     compared = compare.compare_launches(
-        None if options.all else options.held_out, options.jobs, options.cache, tuple(options.only)
+        None if options.all else options.held_out or cases.USED,
+        options.jobs,
+        options.cache,
+        tuple(options.only),
     )
     if not compared:
         sys.exit("no launch with measurements was emulated")

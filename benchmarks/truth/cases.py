@@ -21,6 +21,10 @@ from memlab.kernels.user.kernel import UserKernel, apply_launch_options
 from memlab.launching import prepare_launch
 
 FOLDER = Path(__file__).parents[2] / "tests" / "data" / "truth"
+LATER_FOLDER = FOLDER / "held-out"
+"""The launches of the second set that was put aside."""
+USED, FIRST_ASIDE, SECOND_ASIDE = range(3)
+"""The sets of launches."""
 CATALOG_KIND = "catalog"
 HELD_OUT_SHARE = 3
 """One launch in so many is put aside."""
@@ -34,13 +38,16 @@ class Case:
         name: Its name; no other launch has it.
         kind: The kind of kernel, by which errors are grouped.
         words: The words after `memlab run`; empty for a kernel of the catalog.
-        held_out: Whether its errors are looked at only when the models are complete.
+        held_out: Its set: those that the models were made with, or those that were put aside at
+            first, or later, whose errors are looked at only when the models are complete.
+        folder: Where its files are.
     """
 
     name: str
     kind: str
     words: str = ""
-    held_out: bool = False
+    held_out: int = USED
+    folder: Path = FOLDER
 
     def matches(self, texts: Sequence[str]) -> bool:
         """Whether one of some texts is in the name, or is the kind."""
@@ -50,12 +57,15 @@ class Case:
         """Make the launch, on the device that was measured, with the files that it reads."""
         if not self.words:
             return _catalog_launches()[self.name]
-        return prepare_launch(user_kernel(self.words), {}, loader.load_datasheet(DATASHEET))
+        return prepare_launch(
+            user_kernel(self.words, self.folder), {}, loader.load_datasheet(DATASHEET)
+        )
 
 
 def all_cases() -> list[Case]:
     """All launches; those of the catalog are the ones that `benchmarks.counters` compares."""
-    return [*(Case(name, CATALOG_KIND) for name in _catalog_launches()), *written_cases()]
+    catalog = (Case(name, CATALOG_KIND) for name in _catalog_launches())
+    return [*catalog, *written_cases(), *later_cases()]
 
 
 def written_cases() -> Iterator[Case]:
@@ -67,13 +77,24 @@ def written_cases() -> Iterator[Case]:
         ranked = sorted(of_kind, key=lambda name: sha256(name.encode()).digest())
         aside = set(ranked[: round(len(ranked) / HELD_OUT_SHARE)])
         for name, words in of_kind.items():
-            yield Case(name, kind, words, name in aside)
+            yield Case(name, kind, words, FIRST_ASIDE if name in aside else USED)
 
 
-def user_kernel(words: str) -> UserKernel:
+def later_cases() -> Iterator[Case]:
+    """The launches of `tests/data/truth/held-out/launches.toml`, all of which are put aside."""
+    for kind, of_kind in tomllib.loads((LATER_FOLDER / "launches.toml").read_text()).items():
+        for name, words in of_kind.items():
+            yield Case(name, kind, words, SECOND_ASIDE, LATER_FOLDER)
+
+
+def user_kernel(words: str, folder: Path = FOLDER) -> UserKernel:
     """The kernel and launch options that the words after `memlab run` give.
 
     The files that arguments read are written.
+
+    Args:
+        words: The words.
+        folder: Where the source and the reference are.
     """
     parser = argparse.ArgumentParser(exit_on_error=False)
     parser.add_argument("target")
@@ -89,9 +110,9 @@ def user_kernel(words: str) -> UserKernel:
         "shared": given.shared,
         "args": [_with_file(text) for text in given.arg],
         "constants": given.const,
-        "reference": given.reference and str(FOLDER / given.reference),
+        "reference": given.reference and str(folder / given.reference),
     }
-    return apply_launch_options(UserKernel(str(FOLDER / file), entry), options)
+    return apply_launch_options(UserKernel(str(folder / file), entry), options)
 
 
 def _with_file(argument: str) -> str:

@@ -95,12 +95,12 @@ class Comparison:
 
 
 def compare_launches(
-    held_out: bool | None, jobs: int, cache: Path | None = None, only: Sequence[str] = ("",)
+    held_out: int | None, jobs: int, cache: Path | None = None, only: Sequence[str] = ("",)
 ) -> list[Comparison]:
     """Run the launches that were measured on the emulated H200.
 
     Args:
-        held_out: Whether to run those that were put aside, or the others; None for both.
+        held_out: The set of launches to run, as of `Case`; None for all.
         jobs: How many run at a time.
         cache: As of `modelled_launches`.
         only: Texts, one of which a launch's name contains, or is its kind.

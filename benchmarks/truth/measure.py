@@ -51,29 +51,30 @@ class Prepared:
     Attributes:
         name: The name of its case.
         kind: Its kind.
-        held_out: Whether it is put aside.
+        held_out: Its set, as of `Case`.
         launch: The launch, without references.
         compiled: Its code.
     """
 
     name: str
     kind: str
-    held_out: bool
+    held_out: int
     launch: Launch
     compiled: CompiledKernel
 
 
-def prepare(folder: Path, only: Sequence[str] = ("",)) -> None:
+def prepare(folder: Path, only: Sequence[str] = ("",), held_out: int | None = None) -> None:
     """Compile launches and write them to a folder.
 
     Args:
         folder: The folder.
         only: Texts, one of which a launch's name contains, or is its kind.
+        held_out: The set of launches, as of `Case`; None for all.
     """
     properties = loader.load_datasheet(DATASHEET)
     prepared = []
     for case in all_cases():
-        if not case.matches(only):
+        if held_out not in (None, case.held_out) or not case.matches(only):
             continue
         launch = case.launch()
         compiled = compile_launch(launch, properties.compute_capability)
@@ -154,7 +155,7 @@ def measure(folder: Path, table: Path, limit_s: float) -> None:
     known = metrics.known_names(listing)
     prepared = prepared_launches(folder)
     rows: dict[str, dict[str, str]] = {
-        one.name: {"launch": one.name, "kind": one.kind, "held_out": str(int(one.held_out))}
+        one.name: {"launch": one.name, "kind": one.kind, "held_out": str(one.held_out)}
         for one in prepared
     }
     messages = table.with_name("messages.txt")

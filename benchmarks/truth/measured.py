@@ -11,7 +11,7 @@ from benchmarks.counters import RENAMED, RESULTS, TABLE
 from benchmarks.truth.operations import measured_operations
 from memlab.device.nvidia_tools import ncu
 
-WRITTEN_TABLES = ("h200-truth.csv", "h200-operations.csv")
+WRITTEN_TABLES = ("h200-truth.csv", "h200-operations.csv", "h200-held-out.csv")
 """The tables of `python -m benchmarks.truth measure`, in Nsight Compute's names."""
 
 
