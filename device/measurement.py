@@ -557,6 +557,9 @@ class Measurement(Presentable):
         instructions: The instructions of the machine code, or of the PTX where there is none.
         code: The source and the machine code that were launched; empty in runs of older versions.
         outputs: The arrays that the launch wrote; not part of documents.
+        stalls: The clocks of a warp for each instruction that it issues, by its state
+            (`warp_stalls.STALL_REASONS`), in the mean; modelled. Their sum is Nsight Compute's
+            "warp cycles per issued instruction". Empty where the time is not simulated.
     """
 
     kernel: str
@@ -583,3 +586,4 @@ class Measurement(Presentable):
     outputs: Outputs = field(
         default_factory=Outputs, compare=False, repr=False, metadata=NOT_RECORDED
     )
+    stalls: dict[str, float] = field(default_factory=dict)

@@ -74,7 +74,8 @@ def analyze(
 
     Returns:
         The analysis. `analysis.counters` has the totals, `analysis.lines` the counters of each
-        source line; a notebook shows the annotated source.
+        source line, `analysis.machine_lines` its machine code by pipe and why warps wait there,
+        as the model of an SM says; a notebook shows the annotated source.
 
     Raises:
         UsageError: An unknown kernel or device, a parameter out of range, or a source that does
@@ -93,6 +94,8 @@ def analyze(
     )
     launch, compiled = prepared.launch, prepared.compile()
     emulation = _emulation(prepared, compiled)
+    resident = resident_blocks(launch, compiled, prepared.properties)
+    modelled = emulation.model(resident, prepared.properties)
     return analysis_of(
         launch,
         emulation,
@@ -101,6 +104,8 @@ def analyze(
         prepared.properties,
         boundary=_boundary_cost(prepared, _of_ptx(emulation)),
         has_known_sizes=isinstance(prepared.kernel, str),
+        stalls=modelled.stalls,
+        machine_lines=modelled.lines,
     )
 
 

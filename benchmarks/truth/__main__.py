@@ -1,7 +1,7 @@
 """The command `python -m benchmarks.truth`: prepare and make measurements, compare with them.
 
     python -m benchmarks.truth compare [--held-out [2] | --all] [--jobs N] [--cache FOLDER]
-                                       [--only TEXT ...] [--operations] [--errors FILE]
+                                       [--only TEXT ...] [--operations] [--stalls] [--errors FILE]
     python -m benchmarks.truth data FOLDER
     python -m benchmarks.truth prepare FOLDER [--only TEXT ...] [--held-out [2]]
     python -m benchmarks.truth measure FOLDER TABLE.csv [--seconds N]
@@ -53,6 +53,7 @@ def main() -> None:
     comparing.add_argument("--cache", type=Path, help="a folder that keeps the emulations")
     comparing.add_argument("--only", **chosen)
     comparing.add_argument("--operations", action="store_true", help="list arithmetic by pipe")
+    comparing.add_argument("--stalls", action="store_true", help="list why warps wait")
     comparing.add_argument("--errors", type=Path, help="write the quantiles of the errors here")
     comparing.set_defaults(command=_compare)
     for name, help_text in (
@@ -101,6 +102,8 @@ def _compare(options: argparse.Namespace) -> None:
         sys.exit("no launch with measurements was emulated")
     counters = compare.ARITHMETIC if options.operations else compare.SHOWN
     print(f"{compare.launch_table(compared, counters)}\n\n{compare.summary(compared)}")
+    if options.stalls:
+        print("\n" + compare.stall_table(compared))
     if options.errors:
         options.errors.write_text(errors.quantiles_toml(compared))
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.report import Figure, table
+from benchmarks.truth import stalls
 from benchmarks.truth.cases import Case, all_cases
 from benchmarks.truth.measured import Measured, measured_launches
 from benchmarks.truth.modelled import Modelled, modelled_launches
@@ -143,6 +144,13 @@ def launch_table(compared: Sequence[Comparison], counters: Mapping[str, str]) ->
         for one in ordered
     ]
     return table(header, rows)
+
+
+def stall_table(compared: Sequence[Comparison]) -> str:
+    """The largest stalls of each launch, and how well the model agrees."""
+    return stalls.stall_table(
+        (one.case.name, one.measured.stalls, one.modelled.stalls) for one in compared
+    )
 
 
 def summary(compared: Sequence[Comparison]) -> str:

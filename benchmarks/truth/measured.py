@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.counters import RENAMED, RESULTS, TABLE
 from benchmarks.truth.operations import measured_operations
+from benchmarks.truth.stalls import measured_stalls
 from memlab.device.nvidia_tools import ncu
 
 WRITTEN_TABLES = ("h200-truth.csv", "h200-operations.csv", "h200-held-out.csv")
@@ -22,10 +23,12 @@ class Measured:
     Attributes:
         time_s: The kernel's duration under Nsight Compute with cold caches, seconds.
         counters: Counters by the names of `memlab.device.measurement.Counters`, and `OPERATIONS`.
+        stalls: The clocks of a warp per issued instruction, by state; empty if not measured.
     """
 
     time_s: float
     counters: Mapping[str, float]
+    stalls: Mapping[str, float] = field(default_factory=dict)
 
 
 def measured_launches() -> dict[str, Measured]:
@@ -46,7 +49,7 @@ def _rows(table: Path) -> Iterator[tuple[str, Measured]]:
             if ncu.DURATION_METRIC in metrics:
                 time_s = 1e-9 * metrics[ncu.DURATION_METRIC]
                 counters = ncu.counters_from_metrics(metrics) | measured_operations(metrics)
-                yield row["launch"], Measured(time_s, counters)
+                yield row["launch"], Measured(time_s, counters, measured_stalls(metrics))
 
 
 def _number(text: str) -> float | None:

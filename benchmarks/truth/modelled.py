@@ -41,6 +41,7 @@ class Modelled:
         cpu_s: The processor's time that the emulation and the models took, seconds.
         verified: Whether the result was right, as `Verification.status` says.
         failure: Why the launch was not emulated; empty if it was.
+        stalls: The clocks of a warp per issued instruction, by state.
     """
 
     time_s: float = 0.0
@@ -53,6 +54,7 @@ class Modelled:
     cpu_s: float = 0.0
     verified: str = ""
     failure: str = ""
+    stalls: Mapping[str, float] = field(default_factory=dict)
 
 
 def modelled_launches(
@@ -80,9 +82,10 @@ def modelled(case: Case, cache: Path | None = None) -> Modelled:
         compiled = compile_launch(launch, properties.compute_capability)
         emulation = _emulation(launch, compiled, properties, cache)
         occupancy = resident_blocks(launch, compiled, properties)
-        time = emulation.time(occupancy, properties)
+        found = emulation.model(occupancy, properties)
     except MemlabError as error:
         return Modelled(failure=str(error))
+    time = found.time
     flop, read_bytes = emulation.flop(launch), emulation.counters.dram_read_bytes
     return Modelled(
         time.median_s,
@@ -94,6 +97,7 @@ def modelled(case: Case, cache: Path | None = None) -> Modelled:
         dict(emulation.counters.by_name()) | emulated_operations(emulation),
         process_time() - began_s,
         verified=emulation.verification.status,
+        stalls=found.stalls,
     )
 
 

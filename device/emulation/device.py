@@ -14,6 +14,7 @@ from memlab.device.emulation import cache_counters, counting, representative_blo
 from memlab.device.emulation.address_names import accessed_arrays
 from memlab.device.emulation.atomic_passes import count_atomic_passes, with_sums_of_warps
 from memlab.device.emulation.execution import Execution
+from memlab.device.emulation.line_stalls import clocks_per_instruction, line_stalls
 from memlab.device.emulation.machine_profile import machine_profile
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.models import address_streams
@@ -67,6 +68,7 @@ from memlab.device.properties import DeviceProperties, device_summary
 from memlab.device.sm_model import launch_time
 from memlab.device.sm_model.profile import LaunchProfile
 from memlab.device.verification import UNVERIFIED
+from memlab.device.warp_stalls import LineStalls
 from memlab.kernels.launch import Launch
 
 
@@ -117,15 +119,33 @@ class EmulatedDevice:
             launch, compiled, self.properties, seed, progress, self._budget, keep_outputs
         )
         resident = resident_blocks(launch, compiled, self.properties)
+        modelled = emulation.model(resident, self.properties)
         return emulation.measurement(
             launch,
             compiled,
             device_summary(self.properties, self.kind, self.key),
             resident,
-            emulation.time(resident, self.properties),
+            modelled.time,
             emulation.verification,
             emulation.outputs,
+            modelled.stalls,
         )
+
+
+@dataclass(frozen=True)
+class ModelledLaunch:
+    """What the models say of a launch.
+
+    Attributes:
+        time: Its time.
+        stalls: The clocks of a warp for each instruction that it issues, by state; empty without
+            machine code.
+        lines: The instructions and stalls of each source line; empty likewise.
+    """
+
+    time: Time
+    stalls: dict[str, float] = field(default_factory=dict)
+    lines: tuple[LineStalls, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -162,12 +182,20 @@ class Emulation:
     outputs: Outputs = field(default_factory=Outputs)
 
     def time(self, resident: Occupancy, properties: DeviceProperties) -> Time:
+        """Model the time, as `model`."""
+        return self.model(resident, properties).time
+
+    def model(self, resident: Occupancy, properties: DeviceProperties) -> ModelledLaunch:
         """Model the time: by simulating an SM, or from the counters without machine code."""
         if self.profile is None:
             time = time_model.model_time(self.work, resident, properties)
-            return with_error_interval(time, BY_COUNTERS)
-        return with_error_interval(
-            launch_time.model_time(self.profile, self.work, resident, properties)
+            lines = line_stalls(self.listing)
+            return ModelledLaunch(with_error_interval(time, BY_COUNTERS), lines=lines)
+        time, steps = launch_time.model_time(self.profile, self.work, resident, properties)
+        return ModelledLaunch(
+            with_error_interval(time),
+            clocks_per_instruction(steps),
+            line_stalls(self.listing, steps),
         )
 
     def flop(self, launch: Launch) -> int:
@@ -184,6 +212,7 @@ class Emulation:
         time: Time,
         verification: Verification,
         outputs: Outputs,
+        stalls: dict[str, float] | None = None,
     ) -> Measurement:
         """Combine the counters with the time and outputs of an emulated or real device."""
         return Measurement(
@@ -207,6 +236,7 @@ class Emulation:
             instructions=self.instructions,
             code=code_record(launch, compiled),
             outputs=outputs,
+            stalls=stalls or {},
         )
 
 

@@ -24,7 +24,13 @@ from memlab.device.properties import (
     peak_bandwidth_bytes_per_s,
 )
 from memlab.device.sm_model.paths import warp_path
-from memlab.device.sm_model.pipes import ADDRESS_CLOCKS, QUEUE_DEPTH, issue_of
+from memlab.device.sm_model.pipes import (
+    ADDRESS_CLOCKS,
+    QUEUE_DEPTH,
+    awaited_of,
+    issue_of,
+    throttle_of,
+)
 from memlab.device.sm_model.profile import Access, LaunchProfile
 from memlab.device.sm_model.records import READ_WINDOW_CLOCKS, Kind, Unit
 from memlab.device.sm_model.registers import register_reads
@@ -259,6 +265,9 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         step, issue, control = steps[number], issue_of(instruction, properties), instruction.control
         step["kind"], step["unit"], step["busy"] = issue.kind, issue.unit, issue.busy
         step["latency"] = issue.latency
+        step["awaited"] = awaited_of(instruction.name, issue)
+        step["throttle"] = throttle_of(issue)
+        step["throttled"] = issue.throttled_share
         step["line"] = instruction.address // CODE_LINE_BYTES
         if control is not None:
             step["stall"], step["wait"] = max(control.stall, 1), control.wait_mask
@@ -367,7 +376,7 @@ def model_time(
     work: time_model.LaunchWork,
     occupancy: Occupancy,
     properties: DeviceProperties,
-) -> Time:
+) -> tuple[Time, Steps]:
     """Model the time of one launch, caches cold, as a profiler's kernel duration.
 
     The bounds are those of `device/time_model.py`: they explain the time, but do not enter it.
@@ -378,6 +387,9 @@ def model_time(
         work: The counters of the launch.
         occupancy: The blocks that an SM holds at once.
         properties: The device.
+
+    Returns:
+        The time, and the instructions with the simulation's counts of issues and stalls.
     """
     found = estimate(profile, work.blocks, occupancy.blocks_per_sm, properties)
     clock = launch_clock_hz(found.steps, properties)
@@ -388,7 +400,7 @@ def model_time(
         name: bound if name == "latency" else min(bound, seconds)
         for name, bound in by_counters.bounds_s.items()
     }
-    return Time(median_s=seconds, provenance="modelled", bounds_s=bounds)
+    return Time(median_s=seconds, provenance="modelled", bounds_s=bounds), found.steps
 
 
 def launch_clock_hz(steps: Steps, properties: DeviceProperties) -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.properties import WARP_SIZE, DeviceProperties
-from memlab.device.sm_model.records import SCHEDULERS, Kind, Unit
+from memlab.device.sm_model.records import SCHEDULERS, Kind, Stall, Unit
 
 _FMA = {"FFMA", "FADD", "FMUL", "FSWZADD", "FFMA32I", "FADD32I", "FMUL32I", "FFMA2", "FADD2"}
 _MULTIPLY_ADD = {"IMAD", "IDP", "IDP4A", "XMAD", "IMUL", "VIADD"}
@@ -69,6 +69,33 @@ class Issue:
     latency: float = 0.0
     width: int = 4
 
+    @property
+    def throttled_share(self) -> float:
+        """The share of the time of a warp that waits for the unit, in which that takes none."""
+        if self.unit == Unit.MEMORY:
+            return 1.0
+        return 1 - 1 / max(self.busy / (_FMA_HALVES if self.unit == Unit.FMA else 1), 1.0)
+
+
+_GLOBAL = (Kind.LOAD, Kind.STORE, Kind.ATOMIC)
+_FENCES = ("MEMBAR", "ERRBAR", "CCTL", "FENCE")
+
+
+def awaited_of(name: str, issue: Issue) -> Stall:
+    """The reason of a warp that waits for the result of an instruction."""
+    if issue.kind in _GLOBAL:
+        return Stall.LONG_SCOREBOARD
+    return Stall.MEMBAR if name in _FENCES else Stall.SHORT_SCOREBOARD
+
+
+def throttle_of(issue: Issue) -> Stall:
+    """The reason of a warp that waits for the unit of an instruction."""
+    if issue.kind in _GLOBAL:
+        return Stall.LG_THROTTLE
+    if issue.unit in (Unit.MEMORY, Unit.TRANSCENDENTAL):
+        return Stall.MIO_THROTTLE
+    return Stall.MATH_PIPE_THROTTLE
+
 
 def issue_of(step: MachineInstruction, properties: DeviceProperties) -> Issue:
     """How an instruction is issued on a device."""
@@ -88,7 +115,7 @@ def issue_of(step: MachineInstruction, properties: DeviceProperties) -> Issue:
         return Issue(Kind.COMMIT, Unit.MISCELLANEOUS, 1.0)
     if name == "DEPBAR":
         return Issue(Kind.AWAIT, Unit.MISCELLANEOUS, 1.0)
-    if name in {"MEMBAR", "ERRBAR", "CCTL", "FENCE"}:
+    if name in _FENCES:
         l2 = properties.l2_latency_clocks or _FENCE_LATENCY_CLOCKS
         return Issue(Kind.VARIABLE, Unit.MISCELLANEOUS, 1.0, l2)
     if name in _TENSOR:

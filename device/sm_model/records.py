@@ -21,6 +21,8 @@ QUANTILES = 256
 """Entries of a table of latencies: equally likely values."""
 GROUPS = 8
 """Groups of asynchronous copies that a warp has under way; an older one counts as complete."""
+STALLS = 12
+"""Reasons of `Stall`."""
 NONE = -1
 
 
@@ -56,6 +58,23 @@ class Kind(IntEnum):
     CONSTANT = 9  # an indexed load from constant memory
 
 
+class Stall(IntEnum):
+    """Why a warp does not issue (Nsight Compute, Profiling Guide, "Warp Stall Reasons")."""
+
+    WAIT = 0  # for the stall count of the instruction before
+    LONG_SCOREBOARD = 1  # for a result of global or local memory, or a texture
+    SHORT_SCOREBOARD = 2  # for a result of shared memory, a special function, a shuffle
+    LG_THROTTLE = 3  # the queue of global and local accesses is full
+    MIO_THROTTLE = 4  # the queue of the other memory instructions is full
+    MATH_PIPE_THROTTLE = 5  # the pipe is taken
+    DISPATCH_STALL = 6  # the registers of one bank are being read
+    BARRIER = 7  # other warps of the block have not arrived
+    MEMBAR = 8  # for a memory fence
+    NO_INSTRUCTION = 9  # the code is not there
+    IMC_MISS = 10  # an operand in constant memory is not there
+    NOT_SELECTED = 11  # another warp issues
+
+
 class Step(Record):
     """An instruction of the machine code."""
 
@@ -80,9 +99,11 @@ class Step(Record):
     copies: int  # 1 for an asynchronous copy, which COMMIT covers
     line: int  # the 128-byte line of code that it lies in
     bank: int  # the line of constant memory at a fixed address that it reads; NONE
+    awaited: int  # the reason of warps that wait for its result
+    throttle: int  # the reason of warps that wait for its unit
+    throttled: float  # the share of that wait in which the unit takes no instruction
     issued: int  # how often it was issued, of all warps
-    waited: float  # clocks that warps waited for its operands
-    queued: float  # clocks that warps, ready for it, waited for the unit or their turn
+    stalls: Annotated[Pointer[float], STALLS]  # clocks that warps waited to issue it, by reason
 
 
 class Warp(Record):
@@ -101,6 +122,9 @@ class Warp(Record):
     committed: int  # groups so far
     groups: Annotated[Pointer[float], GROUPS]  # when each is complete
     boards: Annotated[Pointer[float], SCOREBOARDS]  # when each scoreboard is released
+    awaited: Annotated[Pointer[int], SCOREBOARDS]  # the reason of waiting for it
+    since: float  # when it reached the barrier
+    barrier: int  # the instruction that waits there
 
 
 class Slot(Record):

@@ -24,6 +24,7 @@ from memlab.device.sm_model.records import (
     Kind,
     Machine,
     Slot,
+    Stall,
     Step,
     Unit,
     Warp,
@@ -37,6 +38,13 @@ _FIXED, _VARIABLE, _LOCAL, _LOAD, _STORE, _ATOMIC, _SYNCHRONIZE, _COMMIT, _AWAIT
     int, Kind
 )
 _MEMORY, _FMA, _HEAVY, _LITE = map(int, (Unit.MEMORY, Unit.FMA, Unit.FMA_HEAVY, Unit.FMA_LITE))
+_WAIT, _LONG_SCOREBOARD, _DISPATCH_STALL, _BARRIER, _NO_INSTRUCTION, _IMC_MISS, _NOT_SELECTED = map(
+    int,
+    (
+        *(Stall.WAIT, Stall.LONG_SCOREBOARD, Stall.DISPATCH_STALL, Stall.BARRIER),
+        *(Stall.NO_INSTRUCTION, Stall.IMC_MISS, Stall.NOT_SELECTED),
+    ),
+)
 
 
 def _whole(number: Any) -> Any:
@@ -172,18 +180,26 @@ def _prepare(m: Machine, number: int, clock: float) -> None:
     """Set when a warp may issue its next instruction, which it has reached at a clock."""
     warp = m.warps[number]
     step = m.steps[warp.step]
-    ready = clock
+    ready, reason = clock, _WAIT
     for board in set_bits(step.wait):
-        ready = _later(ready, warp.boards[board])
+        if warp.boards[board] > ready:
+            ready, reason = warp.boards[board], warp.awaited[board]
     if step.kind == _AWAIT:
         oldest = warp.committed - 1 - step.groups
-        if oldest >= 0:
-            ready = _later(ready, warp.groups[oldest % GROUPS])
-    step.waited += ready - clock
-    ready = _later(ready, _fetched(m, step.line, clock))
+        if oldest >= 0 and warp.groups[oldest % GROUPS] > ready:
+            ready, reason = warp.groups[oldest % GROUPS], _LONG_SCOREBOARD
+    step.stalls[reason] += ready - clock
+    known = _fetched(m, step.line, clock)
+    if unlikely(known > ready):
+        step.stalls[_NO_INSTRUCTION] += known - ready
+        ready = known
     if step.bank >= 0 and step.kind != _CONSTANT:
-        ready = _later(ready, _constants(m, step.bank, ready))
+        known = _constants(m, step.bank, ready)
+        if unlikely(known > ready):
+            step.stalls[_IMC_MISS] += known - ready
+            ready = known
     rounded = float(_whole(ready + 0.999))
+    step.stalls[reason] += rounded - ready
     for bank in range(BANKS):
         warp.reads[bank] = step.reads[bank] - step.window
     warp.ready, warp.unit = rounded, step.unit
@@ -226,11 +242,12 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
     warp = m.warps[number]
     step = m.steps[warp.step]
     step.issued += 1
-    step.queued += clock - warp.ready
     m.issued += 1
     free = m.unit_free + scheduler * _UNITS
     done, read = clock + step.latency, clock
     ports = m.ports + scheduler * BANKS
+    if clock > warp.ready:
+        _count_turn(warp, step, free[warp.unit], ports, clock)
     for bank in range(BANKS):
         ports[bank] = _later(ports[bank], clock) + step.reads[bank]
     if step.unit == _MEMORY:
@@ -255,10 +272,10 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
             done = m.constant_free + step.latency
             if step.bank >= 0:
                 done = _later(done, _constants(m, step.bank, clock))
-    if step.write >= 0:
-        warp.boards[step.write] = _later(warp.boards[step.write], done)
-    if step.read >= 0:
-        warp.boards[step.read] = _later(warp.boards[step.read], read)
+    if step.write >= 0 and done > warp.boards[step.write]:
+        warp.boards[step.write], warp.awaited[step.write] = done, step.awaited
+    if step.read >= 0 and read > warp.boards[step.read]:
+        warp.boards[step.read], warp.awaited[step.read] = read, step.awaited
     if step.copies:
         warp.copied = _later(warp.copied, done)
     if step.kind == _COMMIT:
@@ -267,6 +284,23 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
         if step.write >= 0:
             warp.boards[step.write] = 0.0  # DEPBAR, not a wait mask, waits for it
     _advance(m, number, warp, step, clock)
+
+
+@compiled(inline=True)
+def _count_turn(warp: Warp, step: Step, free: float, ports: Pointer[float], clock: float) -> None:
+    """Count why a warp that was ready earlier issues only now.
+
+    Until the unit was free, it took instructions of other warps in some of the clocks.
+    """
+    ready = warp.ready
+    if free > ready:
+        taken = _sooner((free - ready + 1.0) * step.throttled, free - ready)
+        step.stalls[step.throttle] += taken
+        ready += taken
+    readable = _later(ports[0] + warp.reads[0], ports[1] + warp.reads[1])
+    waited = _sooner(_later(readable - _later(ready, free), 0.0), clock - ready)
+    step.stalls[_DISPATCH_STALL] += waited
+    step.stalls[_NOT_SELECTED] += clock - ready - waited
 
 
 @compiled(inline=True)
@@ -354,7 +388,7 @@ def _atomic(m: Machine, step: Step, begin: float) -> float:
 @compiled(inline=False)
 def _advance(m: Machine, number: int, warp: Warp, step: Step, clock: float) -> None:
     """Go to the next instruction of a warp's path."""
-    then = clock + float(max(step.stall, 1))
+    then, own = clock + float(max(step.stall, 1)), warp.step
     warp.step += 1
     if warp.step == warp.stop:
         if warp.range == warp.ranges:
@@ -369,10 +403,11 @@ def _advance(m: Machine, number: int, warp: Warp, step: Step, clock: float) -> N
         m.barrier_free = start + m.barrier_clocks
         place.arrived += 1
         place.released = _later(place.released, m.barrier_free)
-        warp.ready = _NEVER
+        warp.ready, warp.since, warp.barrier = _NEVER, clock + 1.0, own
         if place.arrived >= place.running:
             _open(m, warp.slot, place)
         return
+    m.steps[warp.step].stalls[_WAIT] += then - clock - 1.0
     _prepare(m, number, then)
 
 
@@ -385,6 +420,7 @@ def _open(m: Machine, slot: int, place: Slot) -> None:
         number = slot * m.warps_per_block + member
         warp = m.warps[number]
         if warp.running and warp.ready >= _NEVER:
+            m.steps[warp.barrier].stalls[_BARRIER] += _later(when - warp.since, 0.0)
             _prepare(m, number, when)
 
 

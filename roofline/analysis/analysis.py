@@ -8,7 +8,7 @@ bound is that of a GPU without caches, and shows how much a program depends on t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from memlab.device.measurement import flop_by_pipe, integer_op_by_pipe
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Verification,
     )
     from memlab.device.properties import DeviceProperties
+    from memlab.device.warp_stalls import LineStalls
     from memlab.kernels.launch import Dim3, Launch
     from memlab.roofline.analysis.boundary import BoundaryCost
     from memlab.roofline.analysis.listing import ListedLine
@@ -126,6 +127,9 @@ class Analysis(Presentable):
         has_known_sizes: Whether memlab knows which parameters are sizes. Only then, for kernels
             of the catalog, does a missing `boundary` mean that no block extends beyond the edge.
         accesses: The counters by source line and access to memory.
+        stalls: As of `Measurement`: the clocks of a warp per instruction, by state; modelled.
+        machine_lines: The machine code of each source line: its instructions by pipe, and why
+            warps wait there. Empty without machine code.
     """
 
     kernel: str
@@ -146,6 +150,8 @@ class Analysis(Presentable):
     verification: Verification
     has_known_sizes: bool = True
     accesses: tuple[AccessCounters, ...] = ()
+    stalls: Mapping[str, float] = field(default_factory=dict)
+    machine_lines: tuple[LineStalls, ...] = ()
 
     @property
     def bytes_moved(self) -> dict[str, int]:
@@ -160,7 +166,7 @@ class Analysis(Presentable):
     @property
     def listing(self) -> tuple[ListedLine, ...]:
         """The source lines with their counters."""
-        return listing(self.source, self.lines, self.accesses)
+        return listing(self.source, self.lines, self.accesses, self.machine_lines)
 
 
 def access_ratio(
@@ -252,6 +258,8 @@ def analysis_of(
     *,
     boundary: BoundaryCost | None = None,
     has_known_sizes: bool = True,
+    stalls: Mapping[str, float] | None = None,
+    machine_lines: tuple[LineStalls, ...] = (),
 ) -> Analysis:
     """Derive the analysis of a launch from its counters.
 
@@ -263,6 +271,8 @@ def analysis_of(
         properties: That device's figures.
         boundary: The cost of blocks that reach over the edge; None where none does.
         has_known_sizes: Whether it is a catalog kernel, whose sizes memlab knows.
+        stalls: The clocks of a warp per instruction, by state.
+        machine_lines: The machine code of each source line.
     """
     flop = counted.flop(launch)
     return Analysis(
@@ -284,4 +294,6 @@ def analysis_of(
         boundary=boundary,
         verification=counted.verification,
         has_known_sizes=has_known_sizes,
+        stalls=stalls or {},
+        machine_lines=machine_lines,
     )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from memlab.device.measurement import AccessCounters
+    from memlab.device.warp_stalls import LineStalls
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,13 @@ class ListedLine(ListingItem):
         number: The line number, from 1; 0 for instructions that belong to no line.
         text: The line as written.
         accesses: The line's accesses to memory.
+        machine: Its machine code; None where there is none.
     """
 
     number: int
     text: str
     accesses: tuple[ListedAccess, ...] = ()
+    machine: LineStalls | None = None
 
     @property
     def mixed_accesses(self) -> tuple[ListedAccess, ...]:
@@ -109,7 +112,10 @@ class ListedLine(ListingItem):
 
 
 def listing(
-    source: str, lines: Iterable[LineCounters], accesses: Sequence[AccessCounters] = ()
+    source: str,
+    lines: Iterable[LineCounters],
+    accesses: Sequence[AccessCounters] = (),
+    machine_lines: Iterable[LineStalls] = (),
 ) -> tuple[ListedLine, ...]:
     """Annotate a source with counters.
 
@@ -117,6 +123,7 @@ def listing(
         source: The CUDA C++ text.
         lines: Counters by line.
         accesses: Counters by access.
+        machine_lines: The machine code by line.
 
     Returns:
         Every line of the source in order, then, with the number 0, the instructions without a
@@ -128,6 +135,7 @@ def listing(
     numbered = list(enumerate(source_lines(source), 1))
     if 0 in counted and _l1_port_bytes(counted[0]):
         numbered.append((0, ""))
+    machine = {line.line: line for line in machine_lines}
     listed: dict[int, list[ListedAccess]] = {}
     for access in accesses:
         counters = access.counters
@@ -142,6 +150,7 @@ def listing(
             number,
             text,
             tuple(listed.get(number, ())),
+            machine.get(number),
         )
         for number, text in numbered
     )

@@ -7,6 +7,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from memlab.device.measurement import flop_by_pipe, integer_op_by_pipe
+from memlab.device.warp_stalls import PIPE_NAMES, STALL_REASONS
 from memlab.roofline.documents.codec import encode
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ LINE_COLUMNS = (
 ACCESS_COLUMNS = LINE_COLUMNS[2:]
 """The columns that one access of a line has too, in JSON."""
 
+PIPE_COLUMNS = {pipe: f"instructions_{pipe}" for pipe in PIPE_NAMES}
+STALL_COLUMNS = {reason: f"stall_{reason}" for reason in STALL_REASONS}
+"""The columns of a line's machine code in CSV: instructions of warps by pipe, and the shares of
+the warps' time by reason. JSON has them as two objects, `instructions_by_pipe` and `stalls`."""
+
 
 def analysis_document(analysis: Analysis) -> dict[str, Any]:
     """Give an analysis as a JSON document in base units, with the unit in the key."""
@@ -63,9 +69,12 @@ def analysis_document(analysis: Analysis) -> dict[str, Any]:
             "intensity_flop_per_byte": analysis.intensity_flop_per_byte,
             "bytes": analysis.bytes_moved,
             "counters": analysis.counters,
+            "stall_clocks_per_instruction": dict(analysis.stalls),
             "boundary": _boundary_document(analysis.boundary),
             "lines": [
-                line_row(line) | {"accesses": [_access_row(access) for access in line.accesses]}
+                line_row(line)
+                | _machine_objects(line)
+                | {"accesses": [_access_row(access) for access in line.accesses]}
                 for line in analysis.listing
             ],
             "verification": analysis.verification,
@@ -77,15 +86,32 @@ def analysis_document(analysis: Analysis) -> dict[str, Any]:
 def lines_csv(analysis: Analysis) -> str:
     """Give the listing as CSV text, one row per source line; unknown values are empty."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, LINE_COLUMNS, lineterminator="\n")
+    columns = (*LINE_COLUMNS, *PIPE_COLUMNS.values(), *STALL_COLUMNS.values())
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(line_row(line) for line in analysis.listing)
+    writer.writerows(line_row(line) | _machine_columns(line) for line in analysis.listing)
     return text.getvalue()
 
 
 def line_row(line: ListedLine) -> dict[str, Any]:
     """Give a line of the listing: a value for each of `LINE_COLUMNS`, None where not executed."""
     return {"line": line.number, "text": line.text, **_counter_columns(line)}
+
+
+def _machine_objects(line: ListedLine) -> dict[str, Any]:
+    machine = line.machine
+    return {
+        "instructions_by_pipe": None if machine is None else dict(machine.instructions),
+        "stalls": None if machine is None else dict(machine.stalls),
+    }
+
+
+def _machine_columns(line: ListedLine) -> dict[str, Any]:
+    if line.machine is None:
+        return {}
+    return {PIPE_COLUMNS[pipe]: count for pipe, count in line.machine.instructions.items()} | {
+        STALL_COLUMNS[reason]: share for reason, share in line.machine.stalls.items()
+    }
 
 
 def _access_row(access: ListedAccess) -> dict[str, Any]:

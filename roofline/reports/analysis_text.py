@@ -9,7 +9,7 @@ from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.units import sentence_number, si_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from memlab.device.measurement import Counters
     from memlab.roofline.analysis.analysis import AccessRatio, Analysis
@@ -23,6 +23,11 @@ POOR_BUS_UTILISATION = 0.5
 """A line is marked whose requested bytes are less than this share of the bytes moved."""
 HIGH_IDLE_LANE_SHARE = 0.25
 """A line is marked whose share of idle lanes is above this."""
+
+LEAST_WARP_TIME = 0.001
+"""Lines are listed with their stalls from this share of the warps' time on."""
+MAX_SHOWN_PIPES = 3
+"""Pipes whose instructions are listed of a line, the most frequent first."""
 
 NO_BOUNDARY = "No block reaches past the edge of the data: its sizes are multiples of the block's."
 """Stands for the cost of boundary checks where there is none."""
@@ -142,6 +147,43 @@ def _integer_facts(ratio: AccessRatio) -> Iterator[tuple[str, str]]:
             f"its integer operations, addresses among them, take {share:.0%} of the time that the "
             "requested bytes take without caches",
         )
+
+
+def stalls_text(stalls: Mapping[str, float], most: int = 3) -> str:
+    """Name the states that take most of some time: `long_scoreboard 61%, wait 8%`.
+
+    Args:
+        stalls: Times by state, in any unit.
+        most: How many are named.
+    """
+    whole = sum(stalls.values())
+    longest = sorted(stalls.items(), key=lambda stall: -stall[1])[:most]
+    return ", ".join(
+        f"{reason} {time / whole:.0%}" for reason, time in longest if time >= 0.005 * whole
+    )
+
+
+def stalls_heading(stalls: Mapping[str, float]) -> str:
+    """Tell how many clocks a warp takes for an instruction, and why."""
+    clocks = sentence_number(sum(stalls.values()))
+    return f"A warp takes ~{clocks} clocks per instruction (modelled): {stalls_text(stalls, 4)}."
+
+
+def machine_rows(analysis: Analysis) -> list[tuple[str, str, str, str]]:
+    """Return the lines that have machine code: number, warp time, stalls, instructions by pipe."""
+    return [
+        (
+            str(line.line or "-"),
+            f"{line.warp_time:.1%}" if line.stalls else "",
+            stalls_text(line.stalls),
+            ", ".join(
+                f"{pipe} {compact_count(count)}"
+                for pipe, count in list(line.instructions.items())[:MAX_SHOWN_PIPES]
+            ),
+        )
+        for line in analysis.machine_lines
+        if line.warp_time >= LEAST_WARP_TIME or not line.stalls
+    ]
 
 
 def exact_rate_text(flop_per_s: float) -> str:

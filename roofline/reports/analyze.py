@@ -20,7 +20,9 @@ from memlab.roofline.reports.analysis_text import (
     compact_count,
     heat_level,
     lines_without_head_comment,
+    machine_rows,
     ratio_facts,
+    stalls_heading,
     wastes_bus,
     wastes_lanes,
     wastes_passes,
@@ -76,6 +78,7 @@ def analysis_report(analysis: Analysis) -> RenderableType:
         _intensity(analysis),
         _boundary(analysis) if analysis.has_known_sizes else None,
         Listing(lines_without_head_comment(analysis.listing)),
+        _machine_code(analysis),
     )
     return stack_sections(sections)
 
@@ -257,6 +260,32 @@ def _boundary(analysis: Analysis) -> RenderableType:
     headings, rows = boundary_rows(cost)
     conclusion = _at_report_width(indented(Text(boundary_text(cost))))
     return Group(figures_section("Boundary checks", headings, rows), conclusion)
+
+
+def _machine_code(analysis: Analysis) -> RenderableType | None:
+    """The machine code of each line: where the warps wait, and its instructions by pipe."""
+    rows = machine_rows(analysis)
+    if not rows:
+        return None
+    stalled = bool(analysis.stalls)
+    table = bare_table(
+        Column(Text("  Line", style="dim"), justify="right", no_wrap=True),
+        *(
+            (
+                Column(Text("warp time", style="dim"), justify="right", no_wrap=True),
+                Column(Text("of that", style="dim"), ratio=4),
+            )
+            if stalled
+            else ()
+        ),
+        Column(Text("warp instructions", style="dim"), ratio=3),
+        gap=2,
+    )
+    for number, share, stalls, instructions in rows:
+        table.add_row(number, *((share, stalls) if stalled else ()), instructions)
+    title = Text("Machine code by line", style="bold")
+    parts = [title, indented(Text(stalls_heading(analysis.stalls)))] if stalled else [title]
+    return _at_report_width(Group(*parts, table))
 
 
 def _at_report_width(part: RenderableType) -> RenderableType:

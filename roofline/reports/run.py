@@ -20,7 +20,7 @@ from memlab.kernels.user.compiler_flags import less_exact_options
 from memlab.roofline.analysis import bus_utilization
 from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.placement import RooflinePoint, bytes_moved, roofline_point
-from memlab.roofline.reports.analysis_text import flop_text
+from memlab.roofline.reports.analysis_text import flop_text, stalls_text
 from memlab.roofline.reports.parts import (
     bar,
     capacity,
@@ -418,6 +418,8 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
         )
     if not measurement.coverage.not_counted:
         yield from _instruction_facts(measurement.instructions)
+        if measurement.stalls:
+            yield "warp time", f"~{stalls_text(measurement.stalls)} modelled"
         yield "bound by", ceiling_label(placement.bound)
         passes = measurement.counters.l1_wavefronts
         if passes and "l1" in placement.busy:

@@ -10,7 +10,9 @@ from memlab.roofline.reports.analysis_text import (
     NO_BOUNDARY,
     boundary_rows,
     boundary_text,
+    machine_rows,
     ratio_facts,
+    stalls_heading,
 )
 from memlab.roofline.reports.page.listing import listing_table
 from memlab.roofline.reports.page.markup import document, escape, table
@@ -29,7 +31,8 @@ def listing_page(analysis: Analysis) -> str:
     body = (
         f"{_header(analysis)}\n<main>\n"
         f'<div class="panels">{"".join(sections)}</div>\n'
-        f"{listing_table(analysis.listing, analysis.source_name)}\n</main>"
+        f"{listing_table(analysis.listing, analysis.source_name)}\n"
+        f"{_machine_code(analysis)}</main>"
     )
     title = f"{analysis.kernel}, {parameters_text(analysis.parameters)}"
     return document(f"{title}: memlab", body)
@@ -88,3 +91,16 @@ def _boundary(analysis: Analysis) -> str:
         f"<section><h2>Boundary checks</h2>{table(('', *headings), rows)}"
         f"<p>{escape(boundary_text(cost))}</p></section>"
     )
+
+
+def _machine_code(analysis: Analysis) -> str:
+    """Write the machine code of each line: where the warps wait, and its instructions by pipe."""
+    rows = machine_rows(analysis)
+    if not rows:
+        return ""
+    if analysis.stalls:
+        text = f"<p>{escape(stalls_heading(analysis.stalls))}</p>"
+        listed = table(("line", "warp time", "of that", "warp instructions"), rows)
+    else:
+        text, listed = "", table(("line", "warp instructions"), ((row[0], row[-1]) for row in rows))
+    return f"<section><h2>Machine code by line</h2>{text}{listed}</section>"

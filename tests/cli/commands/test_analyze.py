@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from memlab.cli.app import main
+from memlab.device.emulation import device
+from memlab.device.machine_code.disassembly import DisassemblyError
 
 Capture = pytest.CaptureFixture[str]
 
@@ -200,6 +202,7 @@ def test_json_keys(capsys: Capture) -> None:
         "intensity_flop_per_byte",
         "bytes",
         "counters",
+        "stall_clocks_per_instruction",
         "boundary",
         "lines",
         "verification",
@@ -208,9 +211,49 @@ def test_json_keys(capsys: Capture) -> None:
     assert found["verification"]["status"] == "passed"
 
 
+def test_lines_have_their_machine_code_and_where_warps_wait(capsys: Capture) -> None:
+    """Each phase of a tile: 16 steps of two loads of shared memory and an FMA, and two barriers."""
+    found = document("tiled --width 64 --tile 16", capsys)
+    lines = {line["text"].strip(): line for line in found["lines"]}
+    product = lines["sum += M_tile[ty][t] * N_tile[t][tx];"]
+    warps, phases = 64 * 64 // 32, 4
+    assert product["instructions_by_pipe"]["fma"] == warps * phases * 16
+    # A load of 16 bytes serves four steps with elements of M.
+    assert product["instructions_by_pipe"]["lsu"] == warps * phases * (16 + 4)
+    barriers = [line for text, line in lines.items() if text.startswith("__syncthreads();")]
+    for barrier in barriers:
+        assert barrier["instructions_by_pipe"] == {"adu": warps * phases}
+        assert max(barrier["stalls"], key=barrier["stalls"].get) == "barrier"
+    assert lines["float sum = 0.0f;"]["stalls"] is None
+    known = [line["stalls"] for line in found["lines"] if line["stalls"]]
+    assert 0.9 < sum(sum(stalls.values()) for stalls in known) <= 1 + 1e-9
+    assert found["stall_clocks_per_instruction"]["selected"] == 1
+
+    assert main(["analyze", "tiled", "--width", "64", "--tile", "16", "--csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    (row,) = (row for row in rows if row["text"].strip().startswith("sum +="))
+    assert int(row["instructions_fma"]) == warps * phases * 16
+    assert float(row["stall_selected"]) == pytest.approx(product["stalls"]["selected"])
+
+
+def test_nothing_is_said_of_stalls_where_there_is_no_machine_code(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object) -> None:
+        raise DisassemblyError("no nvdisasm")
+
+    monkeypatch.setattr(device, "read_flow_graph", unreadable)
+    assert main(["analyze", "naive", "--width", "32"]) == 0
+    assert "Machine code" not in capsys.readouterr().out
+    found = document("naive --width 32", capsys)
+    assert found["stall_clocks_per_instruction"] == {}
+    assert all(line["stalls"] is line["instructions_by_pipe"] is None for line in found["lines"])
+
+
 def test_the_report_fits_80_columns_without_colour(capsys: Capture) -> None:
     assert main(["analyze", "tiled", "--width", "100"]) == 0
     out = capsys.readouterr().out
+    assert "Machine code by line" in out
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= 80
     # A source line that is folded loses nothing.

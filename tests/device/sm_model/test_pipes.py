@@ -3,7 +3,10 @@
 import pytest
 
 from memlab.device.datasheets import loader
+from memlab.device.machine_code.pipes import PIPES
 from memlab.device.sm_model.pipes import tensor_clocks
+from memlab.device.sm_model.records import STALLS, Stall
+from memlab.device.warp_stalls import PIPE_NAMES, SELECTED, STALL_REASONS
 
 
 @pytest.mark.parametrize(
@@ -21,3 +24,9 @@ from memlab.device.sm_model.pipes import tensor_clocks
 )
 def test_products_of_warpgroups_run_at_the_peak(opcode: str, clocks: float) -> None:
     assert tensor_clocks(opcode, loader.load_datasheet("h200")) == pytest.approx(clocks, rel=1e-3)
+
+
+def test_stalls_and_pipes_are_named_alike_everywhere() -> None:
+    assert set(PIPE_NAMES) == set(PIPES)
+    assert set(STALL_REASONS) == {SELECTED, *(stall.name.lower() for stall in Stall)}
+    assert len(Stall) == STALLS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from memlab.device.sm_model.records import Kind, Unit
+from memlab.device.sm_model.records import Kind, Stall, Unit
 from memlab.device.sm_model.simulation import (
     Rates,
     Simulated,
@@ -217,3 +217,63 @@ def test_quantiles_keep_the_distribution() -> None:
 
     assert table.mean() == pytest.approx(values.mean(), rel=0.02)
     assert np.median(table) == pytest.approx(np.median(values), rel=0.02)
+
+
+def stalls_of(steps: Steps, at: int) -> dict[Stall, float]:
+    """The clocks that warps waited to issue an instruction, by reason."""
+    return {Stall(n): clocks for n, clocks in enumerate(steps[at]["stalls"]) if clocks}
+
+
+def test_a_wait_counts_at_the_instruction_that_waits() -> None:
+    steps = empty_steps(3)
+    steps[0]["stall"] = 4
+    load(steps, 1, latency=27)
+    steps[1]["awaited"] = Stall.LONG_SCOREBOARD
+
+    simulate(steps, (0, 3))
+
+    assert stalls_of(steps, 1) == {Stall.WAIT: 3}
+    # The load issues at 4 and its data is there at 36; the next instruction could issue at 5.
+    assert stalls_of(steps, 2) == {Stall.LONG_SCOREBOARD: 5 + 27 - 1}
+
+
+def test_a_warp_waits_at_the_barrier_for_the_last_one() -> None:
+    steps = empty_steps(3)
+    steps[0]["stall"] = 1
+    steps[1]["kind"], steps[1]["unit"] = Kind.SYNCHRONIZE, Unit.MISCELLANEOUS
+    late = (np.array([(0, 1)] * 100 + [(1, 3)]), np.array([(1, 3)]))
+    work = Workload(steps, late, (0, 1), (0, 1), 1.0, 1, 1)
+
+    run(work, Rates(barrier_latency=20.0))
+
+    # The first warp arrives at 100 and the other one at 0; both go on at 120.
+    assert stalls_of(steps, 1)[Stall.BARRIER] == (120 - 101) + (120 - 1)
+
+
+def test_a_taken_pipe_is_told_from_a_turn_of_others() -> None:
+    steps = empty_steps(100)
+    steps["busy"], steps["unit"], steps["throttled"] = 4, Unit.ALU, 3 / 4
+    steps["throttle"] = Stall.MATH_PIPE_THROTTLE
+
+    done = simulate(steps, (0, 100), warps=16)
+
+    taken, others = steps["stalls"].sum(axis=0)[[Stall.MATH_PIPE_THROTTLE, Stall.NOT_SELECTED]]
+    # Four warps of a sub-core go one after the other. An instruction is issued every fourth clock,
+    # and then three, two, one and no other warps could have issued.
+    assert done.clocks == pytest.approx(1600, rel=0.02)
+    assert others == pytest.approx(4 * 100 * (3 + 2 + 1), rel=0.03)
+    assert taken == pytest.approx(4 * 3 * 100 * (4 + 3 + 2 + 1), rel=0.03)
+
+
+def test_each_clock_of_a_warp_has_one_state() -> None:
+    steps = empty_steps(40)
+    for at in range(0, 40, 4):
+        load(steps, at, latency=30, missed=0.5)
+        steps[at]["awaited"] = Stall.LONG_SCOREBOARD
+    steps["stall"], steps["unit"][1::4] = 2, Unit.FMA
+    steps["reads"][1::4], steps["window"] = (2, 1), 3
+    rates = Rates(l2_latencies=np.array([300.0]))
+
+    done = simulate(steps, *[(0, 40)] * 20, rates=rates)
+
+    assert steps["issued"].sum() + steps["stalls"].sum() == done.clocks
