@@ -24,6 +24,7 @@ from memlab.device.emulator.checks.member_bounds import MemberObservation, find_
 from memlab.device.emulator.checks.memory_order import BLOCK_SCOPE
 from memlab.device.emulator.checks.observations import Observation, Site
 from memlab.device.emulator.codegen.check_layout import STRONG, WEAK
+from memlab.device.emulator.machine.machine import TRAPS
 from memlab.device.emulator.machine.memory import KernelFault, describe_wild_address
 from memlab.device.emulator.machine.threads import block_coordinates
 from memlab.device.emulator.program.polling_loops import find_polling_loops
@@ -336,8 +337,9 @@ class _FindingBuilder:
 
     def _memcheck(self, observation: Observation, other: SourceLocation | None) -> str:
         if observation.kind == "trap":
-            trap = self.execution.program.steps[observation.at.step].row.opcode == "trap"
-            cause = "the kernel stops itself (trap)" if trap else "an assertion fails"
+            opcode = self.execution.program.steps[observation.at.step].row.opcode
+            itself = "the kernel stops itself (trap)" if opcode == "trap" else "an assertion fails"
+            cause = TRAPS.get(opcode, itself)
             return f"{cause}; nothing after it was checked"
         access, size = self._access(observation.at)
         if observation.kind == "misaligned":

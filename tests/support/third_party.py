@@ -631,6 +631,73 @@ def two_arrays() -> ThirdPartyKernel:
     )
 
 
+def _called(
+    name: str, function: Callable[[int, int], int], most: int, **more: Any
+) -> ThirdPartyKernel:
+    n = _numbers(0, most, 128)
+    out = np.array([function(value, i) for i, value in enumerate(n.tolist())], "i4")
+    return ThirdPartyKernel(f"calls.{name}", "n out", {"n": n}, {"out": out}, {}, (4, 1, 1), **more)
+
+
+def fibonacci() -> ThirdPartyKernel:
+    def of(n: int, _: int = 0) -> int:
+        return n if n < 2 else of(n - 1) + of(n - 2)
+
+    return _called("fib", of, 12, architectures=(TURING, HOPPER))
+
+
+def parity() -> ThirdPartyKernel:
+    def even(n: int) -> int:
+        return 1 if n == 0 else odd(n - 1)
+
+    def odd(n: int) -> int:
+        return 0 if n == 0 else 3 * even(n - 1) + n
+
+    return _called("parity", lambda n, _: even(n) if n % 3 else odd(n) - even(n // 2), 15)
+
+
+def call_frames() -> ThirdPartyKernel:
+    def digits(n: int, base: int) -> int:
+        below = digits(n // base, base) if n else 0
+        own = [n, 2 * n, 3 * n]
+        return below * 7 + own[n % 3] + own[(n + 1) % 3] * 2 if n else 0
+
+    return _called("frames", lambda n, i: digits(n, 2 + i % 3), 999)
+
+
+def call_table() -> ThirdPartyKernel:
+    def step(number: int, n: int) -> int:
+        if number != 1:
+            return n * 3 + 1 if number else n
+        return n if n < 2 else step(1 if n // 2 & 1 else 2, n // 2) + 1
+
+    return _called("table", lambda n, _: step(n % 3, n), 999)
+
+
+def quicksort() -> ThirdPartyKernel:
+    rows = _numbers(-99, 99, 64 * 20).reshape(64, 20)
+    outputs = {"a": np.sort(rows, 1)}
+    return ThirdPartyKernel(
+        "calls.quicksort", "a n", {"n": _i4(20)}, outputs, {"a": rows}, (2, 1, 1)
+    )
+
+
+def expression_tree() -> ThirdPartyKernel:
+    x, kinds, one = _floats(100), _numbers(0, 4, 100), np.float32(1)
+
+    def add(x: Array) -> Array:
+        return np.float32(2) * x + np.float32(3) * (x + one)
+
+    def multiply(x: Array) -> Array:
+        return add(x) * (np.float32(3) * (x - one))
+
+    out = np.choose(kinds, [np.float32(2) * x, add(x), multiply(x), multiply(x) + add(x + one)])
+    inputs = {"x": x, "kind": kinds, "n": _i4(100)}
+    return ThirdPartyKernel(
+        "calls.tree", "x kind out n", inputs, {"out": out}, {}, (4, 1, 1), within=1e-6
+    )
+
+
 def bitonic() -> ThirdPartyKernel:
     x = _floats(512)
     outputs = {"x": np.sort(x.reshape(2, 256), 1).ravel()}
@@ -659,5 +726,6 @@ THIRD_PARTY_KERNELS: tuple[Callable[[], ThirdPartyKernel], ...] = (
     w16_rr, w16_cr_half, w8_rr, w16_s8, w16_tf32, w8_f64, wmma_gemm, mma_s8, ldmatrix_mma, dmma,
     stmatrix, pipeline_primitives, cuda_pipeline, cuda_barrier, named_barriers, mbarrier_asm,
     spin_flag, early_return, virtuals, pointers_table, two_arrays, wide, layouts, copies,
-    assertions_that_hold, bitonic, lookback,
+    assertions_that_hold, bitonic, lookback, fibonacci, parity, call_frames, call_table, quicksort,
+    expression_tree,
 )  # fmt: skip

@@ -305,6 +305,7 @@ class Context(Record):
     stretches: Pointer[Slot]  # one per slot
     order_starts: Pointer[int]  # slots of basic blocks where `BasicBlockOrder` is needed
     order_count: int  # how many; 0 where groups run in the order of slots
+    depth: int  # where the register that tells the depth of calls lies in a frame; -1 for none
     opens_barriers: int  # whether all barriers open when no group can run
     others_wait: int  # whether groups wait that only Python knows
     asks_python: int  # whether Python must execute the instruction of the current slot

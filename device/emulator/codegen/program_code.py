@@ -34,6 +34,7 @@ from memlab.device.emulator.codegen.stretches import (
     reads_clock,
     waits_for_members,
 )
+from memlab.device.emulator.program.call_stack import STACK_POINTER
 from memlab.device.emulator.program.polling_loops import PollingLoop, find_polling_loops
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
@@ -128,6 +129,8 @@ def _load(program: Program, watched: Collection[int], source: Sequence[str]) -> 
     loops = find_polling_loops(program)
     # What a loop that polls writes is compared from iteration to iteration.
     kept = {name for loop in loops.values() for name in loop.written}
+    if STACK_POINTER in program.registers:  # groups of lanes are told apart by it
+        kept.add(STACK_POINTER)
     stretches = find_stretches(program, watched, kept)
     layout, sites = lay_out_frame(program), _sites(program)
     functions = _functions(stretches)

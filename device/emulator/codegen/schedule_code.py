@@ -15,14 +15,22 @@ rare, where lanes spin or wait for each other, and now and then, so that a time 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
+from typing import Any, cast
 
 from memlab.device.emulator.codegen.check_code import must_report
 from memlab.device.emulator.codegen.compiled import compiled
-from memlab.device.emulator.codegen.lanes import call_address, count_bits
+from memlab.device.emulator.codegen.lanes import (
+    bits_of,
+    call_address,
+    count_bits,
+    lanes_of,
+    reduce,
+    splat,
+)
 from memlab.device.emulator.codegen.layout import STRETCH_KINDS, Context, Groups, Slot
-from memlab.device.emulator.codegen.records import Pointer, Word, pointer_to
+from memlab.device.emulator.codegen.records import Lanes, Pointer, Word, pointer_to
 from memlab.device.emulator.codegen.stretch_code import STRETCH_TYPE
+from memlab.device.emulator.isa.values import Value, where
 
 _CODE, _BRANCH, _EXIT, _BARRIER, _PYTHON, _END = range(len(STRETCH_KINDS))
 _NO_SLOT = -1
@@ -83,37 +91,91 @@ def enqueue_parked(context: Context, slot: int, mask: Pointer[Word]) -> int:
     return Status.RUNNING
 
 
+def call_depths(context: Context, warp: int) -> Value:
+    """How deep the calls of each lane of a warp are nested: the deeper, the larger the number."""
+    place = context.frames + warp * context.frame_bytes + context.depth
+    return cast(Value, pointer_to(place, Lanes)[0])
+
+
 @compiled
-def find_first(context: Context) -> int:
-    """The ready group that comes first in the order: its place in the list, or -1."""
+def deepest(context: Context, mask: Pointer[Word]) -> int:
+    """The greatest depth of the calls of some lanes."""
+    most = 0
+    for warp in range(context.warps):
+        if mask[warp]:
+            depths = where(lanes_of(mask[warp]), call_depths(context, warp), 0)
+            most = max(most, reduce(depths, "umax"))
+    return most
+
+
+@compiled
+def lanes_at_depth(context: Context, warp: int, word: int, depth: int) -> int:
+    """The lanes of a warp, of some lanes, whose calls are of a depth; all where there are none."""
+    if context.depth < 0:
+        return word
+    return word & bits_of(call_depths(context, warp) == splat(depth))
+
+
+@compiled
+def has_depth(context: Context, mask: Pointer[Word], depth: int) -> int:
+    """Whether some lanes are of a depth."""
+    if context.depth < 0:
+        return 1
+    for warp in range(context.warps):
+        if mask[warp] and lanes_at_depth(context, warp, mask[warp], depth):
+            return 1
+    return 0
+
+
+@compiled
+def greatest_depth(context: Context) -> int:
+    """The greatest depth of the calls of lanes in ready groups; 0 where there are no calls."""
+    ready, most = context.ready, 0
+    if context.depth >= 0:
+        for place in range(ready.count):
+            most = max(most, deepest(context, ready.masks + ready.slots[place] * context.warps))
+    return most
+
+
+@compiled
+def find_first(context: Context, depth: int) -> int:
+    """The ready group that comes first in the order, of a depth: its place in the list, or -1."""
     ready = context.ready
     first, least = -1, _LAST
     for place in range(ready.count):
-        order = context.stretches[ready.slots[place]].order
-        if order < least:
+        slot = ready.slots[place]
+        order = context.stretches[slot].order
+        if order < least and has_depth(context, ready.masks + slot * context.warps, depth):
             least, first = order, place
     return first
 
 
 @compiled(exported=True)
 def dequeue(context: Context) -> int:
-    """Choose the ready group that runs next; there must be one."""
-    ready = context.ready
-    place = find_first(context)
+    """Choose the ready lanes that run next; there must be some.
+
+    Those whose calls are nested deepest run first, and of these the group that comes first.
+    """
+    ready, depth = context.ready, greatest_depth(context)
+    place = find_first(context, depth)
     slot = ready.slots[place]
     context.slot = slot
-    ready.count -= 1
-    ready.slots[place] = ready.slots[ready.count]
-    ready.present[slot] = 0
     words, mask = ready.masks + slot * context.warps, context.mask
-    lanes, warps = 0, 0
+    lanes, warps, left = 0, 0, 0
     for warp in range(context.warps):
         word = words[warp]
-        mask[warp] = word
-        lanes += count_bits(word)
-        warps += word != 0
+        chosen = lanes_at_depth(context, warp, word, depth)
+        mask[warp] = chosen
+        words[warp] = word & ~chosen
+        left |= words[warp]
+        lanes += count_bits(chosen)
+        warps += chosen != 0
+    if not left:
+        ready.count -= 1
+        ready.slots[place] = ready.slots[ready.count]
+        ready.present[slot] = 0
     context.lanes_running, context.warps_running = lanes, warps
-    following = find_first(context)
+    following = find_first(context, depth)
     context.limit = _NO_SLOT
     if following >= 0:
         context.limit = ready.slots[following]

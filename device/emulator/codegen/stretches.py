@@ -15,6 +15,7 @@ from itertools import pairwise
 from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.program.code_layout import successors
+from memlab.device.emulator.program.liveness import live_registers
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
@@ -145,7 +146,7 @@ def find_stretches(
 def _live_registers(
     steps: Sequence[DecodedInstruction], bounds: Sequence[tuple[int, int]], kept: frozenset[str]
 ) -> list[frozenset[str]]:
-    """The registers that may be read after each stretch, by a backward data-flow analysis."""
+    """The registers that may be read after each stretch."""
     slots = {start: number for number, (start, _) in enumerate(bounds)}
     read, written, following = [], [], []
     for start, stop in bounds:
@@ -159,15 +160,4 @@ def _live_registers(
         written.append(frozenset(defined))
         control = successors(steps, start) if start < len(steps) else []
         following.append([slots[place] for place in ([stop] if start < stop else control)])
-    before: list[frozenset[str]] = list(read)
-    after: list[frozenset[str]] = [kept] * len(bounds)
-    changed = True
-    while changed:
-        changed = False
-        for number in range(len(bounds) - 1, -1, -1):
-            out = kept.union(*(before[slot] for slot in following[number]))
-            if out != after[number]:
-                after[number] = out
-                before[number] = read[number] | (out - written[number])
-                changed = True
-    return after
+    return live_registers(read, written, following, kept)

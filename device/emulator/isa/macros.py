@@ -30,7 +30,8 @@ HALVES = tuple(Register(f"%macro_half{index}") for index in range(2))
 WORD64 = Register("%macro_long")
 BULK_SOURCE = Register("%macro_bulk")
 """The generic address of what a bulk copy moves."""
-_PREDICATE, _GUARD = Register("%macro_chosen"), Register("%macro_guard")
+WORD = _WORDS[0]
+CHOSEN, _GUARD = Register("%macro_chosen"), Register("%macro_guard")
 CARRY = Register("%macro_carry")
 """The condition code register's carry flag (PTX ISA, "Extended-Precision Arithmetic")."""
 
@@ -38,7 +39,7 @@ REGISTERS = {
     **{register.name: "b32" for register in (*_WORDS, *_PARTS)},
     **{register.name: "b64" for register in (WORD64, BULK_SOURCE, *ROW_ADDRESSES)},
     **{register.name: "b16" for register in HALVES},
-    **{register.name: "pred" for register in (_PREDICATE, _GUARD, CARRY)},
+    **{register.name: "pred" for register in (CHOSEN, _GUARD, CARRY)},
 }
 """The registers that macros use, with their types."""
 
@@ -170,9 +171,9 @@ def execute_where(
         guard = Register(instruction.guard)
         opcode = f"setp.{relation}.and.u32"
         third = [Negated(guard) if instruction.guard_negated else guard]
-    compared = _PREDICATE, value, Immediate("int", number), *third
+    compared = CHOSEN, value, Immediate("int", number), *third
     yield replace(substitute(instruction, opcode, *compared), guard=None)
-    yield replace(instruction, guard=_PREDICATE.name, guard_negated=False)
+    yield replace(instruction, guard=CHOSEN.name, guard_negated=False)
 
 
 def with_carry_operands(instruction: Instruction, carry: str) -> Instruction:
@@ -194,8 +195,8 @@ def branch_unless_equal(
     instruction: Instruction, value: Register, other: Immediate, label: str
 ) -> Iterable[Instruction]:
     """A branch that is taken if two 64-bit words differ."""
-    yield substitute(instruction, "setp.ne.u64", _PREDICATE, value, other)
-    yield replace(substitute(instruction, "bra", Symbol(label)), guard=_PREDICATE.name)
+    yield substitute(instruction, "setp.ne.u64", CHOSEN, value, other)
+    yield replace(substitute(instruction, "bra", Symbol(label)), guard=CHOSEN.name)
 
 
 def branch_to(instruction: Instruction, label: str) -> Instruction:

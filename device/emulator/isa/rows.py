@@ -47,7 +47,8 @@ class Row:
             `trap` ends the run; `print` is `printf`;
             `nothing` only orders memory accesses, or has no effect here;
             `macro` is replaced, before the run, by the instructions of `function(instruction)`;
-            `call` is replaced, before the run, by the body of the called function.
+            `call` is replaced, before the run, by the body of the called function, or by a branch
+            to it.
         to: Types of the destinations.
         of: Types of the sources, without addresses.
         function: Writes what the instruction computes, from `Value`s to a `Value` or a tuple of

@@ -528,11 +528,11 @@ op("wgmma.load", "-> b32", kind="load", space="shared", vector=4, counted=False)
 op("wgmma.{fence,commit_group,wait_group}.sync", kind="nothing")
 
 # --- Control -------------------------------------------------------------------------------
-op("bra", kind="branch")
+op("bra{,.call,.return}", kind="branch")
 op("brx.idx", "", macros.branch_by_index, kind="macro")
 op("call", kind="call")
 op("{ret,exit}", kind="exit")
-op("trap", kind="trap")
+op("trap{,.stack,.call}", kind="trap")
 op("__assertfail", "u64 ->", kind="trap")
 op("vprintf", "u64 u64 ->", kind="print")
 op("{bar,barrier}.sync", kind="barrier")

@@ -20,6 +20,7 @@ from memlab.device.emulator.codegen.layout import (
 from memlab.device.emulator.codegen.program_code import NativeProgram
 from memlab.device.emulator.machine.memory import READ_ONLY, GlobalMemory, Segment
 from memlab.device.emulator.machine.threads import Threads, cluster_peers
+from memlab.device.emulator.program.call_stack import STACK_POINTER
 from memlab.device.properties import WARP_SIZE
 
 Words = NDArray[np.uint32]
@@ -132,6 +133,7 @@ class ChunkContext:
             ("unit_shift", memory.unit_bytes.bit_length() - 1),
             ("version", workspace.first_version()),
             ("order_count", len(native.order_starts)),
+            ("depth", self.layout.offsets.get(STACK_POINTER, -1)),
         ):
             self[name] = value
         self.record["fault"]["index"] = -1

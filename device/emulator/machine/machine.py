@@ -43,6 +43,7 @@ from memlab.device.emulator.machine.spin_waits import SpinWaitDetector
 from memlab.device.emulator.machine.tally import Tally, tally_of
 from memlab.device.emulator.machine.threads import Grid, Threads
 from memlab.device.emulator.machine.warp_synchronization import WarpSynchronization
+from memlab.device.emulator.program.call_stack import STACK_LIMIT_BYTES
 from memlab.device.emulator.program.lowering import source_excerpt
 from memlab.device.emulator.program.program import GRID_WORKSPACE, DecodedInstruction, Program
 from memlab.device.emulator.ptx.parser import Register
@@ -51,6 +52,12 @@ from memlab.device.properties import WARP_SIZE
 if TYPE_CHECKING:
     from memlab.device.budget import Deadline
 
+TRAPS = {
+    "trap.stack": f"stack overflow: calls are nested so deep that their frames take more than the "
+    f"{STACK_LIMIT_BYTES} bytes of a thread (cudaLimitStackSize)",
+    "trap.call": "illegal call: the pointer holds the address of no function that fits the call",
+}
+"""Why a thread cannot go on, by the opcode at which it stops."""
 _MAX_IDLE_ROUNDS = 3
 """How often all groups of a trial run may wait without progress before it ends."""
 _BARRIER_PHASE = np.uint32(1 << 31)
@@ -384,7 +391,8 @@ class Chunk:
         """`trap`, or a failed assertion, whose operand is its text's address."""
         where = self._place(index, mask)
         if not step.instruction.operands:
-            raise KernelFault(f"the kernel stopped itself (trap), {where}")
+            cause = TRAPS.get(step.row.opcode, "the kernel stopped itself (trap)")
+            raise KernelFault(f"{cause}, {where}")
         text = np.broadcast_to(self.operands.read(step.instruction.operands[0], "u64"), self.lanes)
         address = int(text[np.flatnonzero(mask)[0]])
         asserted = printf.read_string(self._memory, address)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -64,12 +64,14 @@ def find_block_order(steps: Sequence[DecodedInstruction]) -> BasicBlockOrder | N
     after = [
         [
             bisect_right(starts, place) - 1
-            for place in successors(steps, end - 1)
+            for place in _successors_here(steps, end - 1)
             if place < ends[-1]
         ]
         for end in ends
     ]
-    back, reached = _back_edges(after)
+    calls = {step.target for step in steps if step.row.opcode == "bra.call"}
+    roots = [bisect_right(starts, place) - 1 for place in sorted({0, *calls})]
+    back, reached = _back_edges(after, roots)
     after = [following if block in reached else [] for block, following in enumerate(after)]
     if all(v > u or (u, v) in back for u, following in enumerate(after) for v in following):
         return None
@@ -92,11 +94,21 @@ def successors(steps: Sequence[DecodedInstruction], index: int) -> list[int]:
     return following if leaves else [*following, index + 1]
 
 
+def _successors_here(steps: Sequence[DecodedInstruction], index: int) -> list[int]:
+    """The successors in the same function: a call leads to the place behind it."""
+    match steps[index].row.opcode:
+        case "bra.call":
+            return [index + 1]
+        case "bra.return":
+            return successors(steps, index)[1:]
+    return successors(steps, index)
+
+
 def loop_branches(steps: Sequence[DecodedInstruction]) -> dict[int, list[int]]:
     """The branches back to the first instruction of each loop, ascending."""
     branches: dict[int, list[int]] = {}
     for index, step in enumerate(steps):
-        if 0 <= step.target <= index:
+        if 0 <= step.target <= index and step.row.opcode == "bra":
             branches.setdefault(step.target, []).append(index)
     return branches
 
@@ -122,24 +134,30 @@ def _block_starts(steps: Sequence[DecodedInstruction]) -> list[int]:
     return sorted(start for start in starts if start < len(steps))
 
 
-def _back_edges(after: Sequence[Sequence[int]]) -> tuple[set[tuple[int, int]], set[int]]:
-    """The back edges, which close loops, and the blocks that are reachable.
+def _back_edges(
+    after: Sequence[Sequence[int]], roots: Sequence[int]
+) -> tuple[set[tuple[int, int]], set[int]]:
+    """The back edges, which close loops, and the blocks that are reachable from some blocks.
 
     In a depth-first search, a back edge leads to a block on the current path.
     """
-    back, seen, path = set(), {0}, [0]
-    left: list[Iterator[int]] = [iter(after[0])] if after else []
-    while left:
-        block = next(left[-1], None)
-        if block is None:
-            left.pop()
-            path.pop()
-        elif block in path:
-            back.add((path[-1], block))
-        elif block not in seen:
-            seen.add(block)
-            path.append(block)
-            left.append(iter(after[block]))
+    back, seen = set(), set[int]()
+    for root in roots if after else ():
+        if root in seen:
+            continue
+        seen.add(root)
+        path, left = [root], [iter(after[root])]
+        while left:
+            block = next(left[-1], None)
+            if block is None:
+                left.pop()
+                path.pop()
+            elif block in path:
+                back.add((path[-1], block))
+            elif block not in seen:
+                seen.add(block)
+                path.append(block)
+                left.append(iter(after[block]))
     return back, seen
 
 

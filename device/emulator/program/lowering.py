@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from memlab.device.emulator.isa import macros, table, textures
 from memlab.device.emulator.isa.asynchronous import warpgroup
 from memlab.device.emulator.isa.unsupported import unsupported_hint
+from memlab.device.emulator.program.call_graph import CallGraph, call_operands, is_indirect
+from memlab.device.emulator.program.call_stack import with_call_stack
 from memlab.device.emulator.ptx.parser import (
     Address,
     DestinationPair,
@@ -27,7 +29,6 @@ from memlab.device.emulator.ptx.parser import (
     Register,
     Symbol,
     Variable,
-    Vector,
     function_address,
     registers_of,
     rename_operands,
@@ -66,10 +67,12 @@ def lower(module: Module, entry: PtxFunction, source: Sequence[str] = ()) -> Ptx
         source: The CUDA source's lines, for messages.
 
     Raises:
-        PtxError: An opcode is not in the table, or a called function has no body here or calls
-            itself: the message names the PTX line and the CUDA source line.
+        PtxError: An opcode is not in the table, or a called function has no body here: the message
+            names the PTX line and the CUDA source line.
     """
-    return _Lowering(module, source).body(entry, ())
+    lowering = _Lowering(module, source)
+    flat = lowering.body(entry, ())
+    return with_call_stack(flat, lowering.functions_with_frames(), lowering.calls.may_return_to)
 
 
 _ADDRESS_AT = {"load": 1, "atomic": 1, "store": 0, "reduce": 0}
@@ -132,7 +135,9 @@ class _Lowering:
 
     def __init__(self, module: Module, source: Sequence[str]) -> None:
         self._module, self._source = module, source
+        self.calls = CallGraph(module)
         self._flat: dict[str, PtxFunction] = {}
+        self._framed: dict[str, Instruction] = {}  # a call of each function that has frames
         self._sites = itertools.count(1)
         self._copied, self._file = 0, ""
 
@@ -151,7 +156,7 @@ class _Lowering:
             row = instruction_row(instruction, self._source)
             try:
                 if row.kind == "call":
-                    self._call(flat, instruction, (*callers, entry.name))
+                    self._calls(flat, entry, instruction, (*callers, entry.name))
                 else:
                     expanded = tuple(_expand_macro(instruction, row))
                     flat.instructions.extend(expanded)
@@ -169,6 +174,19 @@ class _Lowering:
             labels=flat.labels,
         )
 
+    def functions_with_frames(self) -> dict[str, PtxFunction]:
+        """The functions that are not inlined, flattened; they may call one another."""
+        bodies: dict[str, PtxFunction] = {}
+        while new := [name for name in self._framed if name not in bodies]:
+            for name in new:
+                function = self._module.functions[name]
+                flat, call = self.body(function, (name,)), self._framed[name]
+                if flat.file != self._file:  # it is in a header: show the line that called it
+                    shown = (replace(i, source_line=call.source_line) for i in flat.instructions)
+                    flat = replace(flat, instructions=tuple(shown))
+                bodies[name] = flat
+        return bodies
+
     def _with_function_address(self, instruction: Instruction) -> Instruction:
         """The instruction with each function operand replaced by the function's address."""
         functions = self._module.functions
@@ -182,79 +200,75 @@ class _Lowering:
         )
         return replace(instruction, operands=operands)
 
+    def _unknown_function(self, call: Instruction, name: str) -> PtxError:
+        """The error for a call of a function that has no body here."""
+        if name in ("malloc", "free"):
+            what = "the emulator has no heap for malloc, free, new and delete in a kernel"
+            return self._error(call, what, ": give it an array as an argument in their place")
+        if _LAUNCHES.match(name):
+            what = "the emulator does not run a kernel that launches kernels"
+            advice = ": launch them from the host, or run the launched kernel by itself"
+            return self._error(call, what, advice)
+        why = "is a pointer to no function" if is_indirect(call) else "has no body"
+        what = f"the emulator cannot call {name}, which {why} in this PTX"
+        return self._error(call, what, ": take the call out")
+
+    def _calls(
+        self, flat: _FlatBody, caller: PtxFunction, call: Instruction, callers: tuple[str, ...]
+    ) -> None:
+        """Inline what a call may run."""
+        end = f"{call_operands(call)[1]}@{next(self._sites)}"
+        if call.guard:
+            skip = macros.branch_to(call, end)
+            flat.instructions.append(replace(skip, guard_negated=not call.guard_negated))
+            call = replace(call, guard=None, guard_negated=False)
+        candidates = self.calls.targets(caller, call)
+        if is_indirect(call) and candidates:
+            self._inline_indirect_call(flat, call, callers, candidates, end)
+        else:
+            self._call(flat, call, callers)
+        flat.labels[end] = len(flat.instructions)
+
     def _inline_indirect_call(
-        self, flat: _FlatBody, call: Instruction, callers: tuple[str, ...]
-    ) -> bool:
-        """Inline, in sequence, all functions that a pointer may refer to.
-
-        These have as many parameters and results as the call; functions on the call path are left
-        out.
-
-        Returns:
-            Whether there is such a function.
-        """
-        results, name, arguments = _call_operands(call)
+        self,
+        flat: _FlatBody,
+        call: Instruction,
+        callers: tuple[str, ...],
+        candidates: Sequence[str],
+        end: str,
+    ) -> None:
+        """Inline, in sequence, the functions that a pointer may refer to; then `end` follows."""
+        _, name, _ = call_operands(call)
         pointer_number = next(n for n, o in enumerate(call.operands) if o == Register(name))
-        end = f"{name}@{next(self._sites)}"
-        has_candidate = False
-        for function in self._module.functions.values():
-            counts = len(function.results), len(function.parameters)
-            if counts != (len(results), len(arguments)) or function.name in callers:
-                continue
-            has_candidate = True
-            behind = f"{end}#{function.name}"
-            address = Immediate("int", function_address(function.name))
+        for candidate in candidates:
+            behind = f"{end}#{candidate}"
+            address = Immediate("int", function_address(candidate))
             flat.instructions += macros.branch_unless_equal(call, Register(name), address, behind)
             operands = list(call.operands)
-            operands[pointer_number] = Symbol(function.name)
+            operands[pointer_number] = Symbol(candidate)
             self._call(flat, replace(call, operands=tuple(operands)), callers)
             flat.instructions.append(macros.branch_to(call, end))
             flat.labels[behind] = len(flat.instructions)
-        flat.instructions.append(macros.substitute(call, "trap"))
-        flat.labels[end] = len(flat.instructions)
-        return has_candidate
+        flat.instructions.append(macros.substitute(call, "trap.call"))
 
     def _call(self, flat: _FlatBody, call: Instruction, callers: tuple[str, ...]) -> None:
-        """Inline the body of a called function."""
-        results, name, arguments = _call_operands(call)
-        if (
-            name.startswith("%")
-            and not call.guard
-            and self._inline_indirect_call(flat, call, callers)
-        ):
-            return
+        """Inline the body of a called function, or leave the call of one that has frames."""
+        results, name, arguments = call_operands(call)
         function = self._module.functions.get(name)
         if function is None and name in macros.RUNTIME_CALLS:
             flat.instructions += macros.expand_runtime_call(call, name, arguments)
+            return
+        if function is None:
+            raise self._unknown_function(call, name)
+        if name in self.calls.recursive:
+            self._framed.setdefault(name, call)
+            flat.instructions.append(call)
             return
         if len(callers) > MAX_CALL_DEPTH:
             raise self._error(
                 call,
                 f"calls are nested {len(callers)} deep; the emulator goes {MAX_CALL_DEPTH} deep",
                 ": call fewer functions from one another",
-            )
-        if function is None and name in ("malloc", "free"):
-            raise self._error(
-                call,
-                "the emulator has no heap for malloc, free, new and delete in a kernel",
-                ": give it an array as an argument in their place",
-            )
-        if function is None and _LAUNCHES.match(name):
-            raise self._error(
-                call,
-                "the emulator does not run a kernel that launches kernels",
-                ": launch them from the host, or run the launched kernel by itself",
-            )
-        if function is None or name in callers:
-            why = "has no body in this PTX"
-            if name.startswith("%"):
-                why = "is a pointer to no function of this PTX"
-            elif name in callers:
-                why = "calls itself"
-            raise self._error(
-                call,
-                f"the emulator cannot call {name}, which {why}",
-                ": take the call out; recursion needs a GPU",
             )
         if name not in self._flat:
             self._flat[name] = self.body(function, callers)
@@ -293,20 +307,6 @@ class _Lowering:
                 step = replace(step, source_line=call.source_line)
             flat.instructions.append(rename_operands(step, names, flat.registers))
         flat.labels[end] = len(flat.instructions)
-
-
-def _call_operands(call: Instruction) -> tuple[list[str], str, list[str]]:
-    """The results, name and arguments of `call (results), name, (arguments)`."""
-    operands = list(call.operands)
-    first = operands.pop(0)
-    results = []
-    if isinstance(first, Vector):
-        results = [item.name for item in first.items if isinstance(item, (Symbol, Register))]
-        first = operands.pop(0)
-    items = operands[0].items if operands and isinstance(operands[0], Vector) else ()
-    arguments = [item.name for item in items if isinstance(item, (Symbol, Register))]
-    assert isinstance(first, (Symbol, Register))
-    return results, first.name, arguments
 
 
 def _with_call_space(instruction: Instruction, own: set[str] | None) -> Instruction:

@@ -256,18 +256,6 @@ def test_the_beginning_of_a_long_trace_stands_for_the_rest(monkeypatch: pytest.M
 # --- What cannot be run ------------------------------------------------------------------------
 
 REFUSED = {
-    "recursion": (
-        "__device__ __noinline__ int f(int n) {\n    return n > 0 ? f(n - 1) * 3 + 1 : 0;\n}\n"
-        'extern "C" __global__ void k(float *o, int n) { o[threadIdx.x] = f(n + threadIdx.x); }',
-        r"_Z1fi, which calls itself .*source line 2: return n > 0",
-    ),
-    "recursion through another function": (
-        "__device__ int g(int);\n"
-        "__device__ __noinline__ int f(int n) { return n ? g(n - 1) * 3 : 0; }\n"
-        "__device__ __noinline__ int g(int n) { return n ? f(n - 1) * 5 + 1 : 0; }\n"
-        'extern "C" __global__ void k(float *o, int n) { o[threadIdx.x] = f(n + threadIdx.x); }',
-        r"which calls itself .*source line [23]: ",
-    ),
     "malloc": (
         'extern "C" __global__ void k(float *o, int n) {\n    int *p = (int *)malloc(4 * n);\n'
         "    o[0] = p[n & 1] = n;\n}",
@@ -509,14 +497,14 @@ def test_data_dependent_kernels_run_whole_up_to_a_larger_size(
 
 
 def test_a_launch_that_the_emulator_cannot_execute_has_no_counters() -> None:
-    recursive = (
-        "__device__ __noinline__ int f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); }\n"
-        'extern "C" __global__ void k(float *o) { o[threadIdx.x] = f(threadIdx.x); }'
+    unsupported = (
+        'extern "C" __global__ void k(float *o) {\n'
+        '    asm volatile("{ .reg .u32 t; mov.u32 t, %pm0; st.global.u32 [%0], t; }" ::"l"(o));\n}'
     )
     endless = 'extern "C" __global__ void k(volatile float *o) { while (*o != 5) *o = 4; }'
     properties = loader.load_datasheet("h200")
     for source, limits, reason in (
-        (recursive, Budget(), "calls itself"),
+        (unsupported, Budget(), "no special register %pm0"),
         (endless, Budget(timeout_s=0.2), "limit of 0.2 s"),
         (endless, Budget(memory_bytes=1000), "1000 are allowed"),
     ):
