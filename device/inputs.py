@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from memlab.kernels.launch import (
     Scalar,
     SingleValue,
     Structure,
+    TensorMap,
     Uniform,
 )
 from memlab.kernels.user.arguments import array_files
@@ -109,12 +110,23 @@ def check_seed(seed: int) -> None:
         raise UsageError(f"seed must be a whole number, 0 or more, got {seed!r}: use 0")
 
 
-def argument_bytes(argument: Argument, addresses: Mapping[str, int]) -> bytes:
+def tensor_address(item: TensorMap, addresses: Mapping[str, int]) -> int:
+    """The address of the first element of a tensor."""
+    array = item.array.array if isinstance(item.array, ArrayAlias) else item.array.name
+    return addresses[array] + item.array.offset_bytes
+
+
+def argument_bytes(
+    argument: Argument,
+    addresses: Mapping[str, int],
+    encode: Callable[[TensorMap, int], bytes] | None = None,
+) -> bytes:
     """The bytes that a kernel receives for one parameter.
 
     Args:
         argument: The argument.
         addresses: The addresses of the arrays, by name.
+        encode: Makes the device's form of a tensor map, whose tensor begins at an address.
 
     Raises:
         UsageError: A file does not hold such a structure.
@@ -128,6 +140,9 @@ def argument_bytes(argument: Argument, addresses: Mapping[str, int]) -> bytes:
             return bytes(POINTER_BYTES)
         case Scalar(_, dtype, value):
             return np.array(value, element_type(dtype)).tobytes()
+        case TensorMap():
+            assert encode is not None
+            return encode(argument, tensor_address(argument, addresses))
     if argument.path:
         return load_array(argument.path, (argument.nbytes,), "uint8").tobytes()
     whole = bytearray(argument.nbytes)
@@ -149,14 +164,18 @@ def _place_bits(whole: bytearray, offset: int, bits: tuple[int, int], value: int
     whole[offset : offset + size] = held.to_bytes(size, "little")
 
 
-def pack_arguments(arguments: Sequence[Argument], addresses: Mapping[str, int]) -> bytes:
+def pack_arguments(
+    arguments: Sequence[Argument],
+    addresses: Mapping[str, int],
+    encode: Callable[[TensorMap, int], bytes],
+) -> bytes:
     """The bytes of all arguments, aligned as members of a structure in C.
 
     Arguments and errors are those of `argument_bytes`.
     """
     packed = b""
     for argument in arguments:
-        part = argument_bytes(argument, addresses)
+        part = argument_bytes(argument, addresses, encode)
         alignment = argument.alignment_bytes if isinstance(argument, Structure) else len(part)
         packed = packed.ljust(-(-len(packed) // alignment) * alignment, b"\0") + part
     return packed

@@ -32,6 +32,7 @@ from memlab.kernels.launch import (
     Reference,
     Scalar,
     Structure,
+    TensorMap,
     nested_arguments,
 )
 from memlab.kernels.user.arguments import array_files
@@ -374,6 +375,8 @@ def _initial_value(argument: Argument, arrays: Arrays) -> Any:
         return tuple(_initial_value(member, arrays) for _, member in argument.members)
     if isinstance(argument, NullPointer):
         return None
+    if isinstance(argument, TensorMap):
+        return _initial_value(argument.array, arrays)
     if isinstance(argument, Buffer) and argument.members:
         return _initial_elements(argument, arrays)
     if isinstance(argument, ArrayAlias):

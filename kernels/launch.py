@@ -335,10 +335,90 @@ class Structure:
     path: str = ""
 
 
+@dataclass(frozen=True)
+class TensorBox:
+    """What a tensor copy moves at once, and how it lies in shared memory.
+
+    Tuples are in the order of NumPy's shape, the slowest dimension first; the coordinates in a
+    kernel are in the opposite order.
+
+    Attributes:
+        extents: Elements of the tensor that the box spans in each dimension; where there are
+            `corners`, the pixels and the channels of a copy.
+        steps: Of so many elements along each dimension, one is copied; empty for all.
+        swizzle_bytes: Within spans of 32, 64 or 128 bytes of shared memory, pieces of 16 bytes are
+            exchanged; 0 for none.
+        interleave_bytes: Channels lie in slices of 16 or 32 bytes (NC/8HWC8); 0 for none.
+        promotion_bytes: What the L2 fetches at least, 64, 128 or 256; 0 for no more than needed.
+        fill: What elements outside the tensor read as.
+        corners: In the mode im2col, the lower and the upper corner of the pixels that are visited,
+            relative to the tensor's; None for tiles.
+    """
+
+    extents: tuple[int, ...]
+    steps: tuple[int, ...] = ()
+    swizzle_bytes: int = 0
+    interleave_bytes: int = 0
+    promotion_bytes: int = 0
+    fill: Literal["zeros", "nan"] = "zeros"
+    corners: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+    def step(self, dimension: int) -> int:
+        """The step along a dimension."""
+        return self.steps[dimension] if self.steps else 1
+
+
+TENSOR_MAP_BYTES = 128
+"""Of a `CUtensorMap`, which is aligned to as many (`cuda.h`)."""
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A tensor map, passed by value: a `const __grid_constant__ CUtensorMap`.
+
+    Attributes:
+        name: The parameter's name in the kernel's source.
+        array: The array in global memory, or that of another argument.
+        dtype: NumPy's name of the tensor's element type.
+        shape: The tensor's extents, the slowest dimension first.
+        box: What a copy moves.
+        strides_bytes: The bytes from an element to the next along each dimension but the last;
+            empty where nothing lies between the elements.
+        conversion: What becomes of float32 elements: `tf32` rounds them to the precision of tensor
+            cores, `ftz` makes denormal ones 0, `tf32-ftz` does both; empty for nothing.
+    """
+
+    name: str
+    array: Buffer | ArrayAlias
+    dtype: str
+    shape: tuple[int, ...]
+    box: TensorBox
+    strides_bytes: tuple[int, ...] = ()
+    conversion: Literal["", "tf32", "ftz", "tf32-ftz"] = ""
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element of the tensor."""
+        return dtype_bytes(self.dtype)
+
+    @property
+    def pitches_bytes(self) -> tuple[int, ...]:
+        """The bytes from an element to the next along each dimension but the last."""
+        if self.strides_bytes:
+            return self.strides_bytes
+        inner = (prod(self.shape[number:]) for number in range(1, len(self.shape)))
+        return tuple(elements * self.element_bytes for elements in inner)
+
+    @property
+    def members(self) -> tuple[tuple[int, Member], ...]:
+        """What it holds, as `Structure.members`: its array."""
+        return ((0, self.array),)
+
+
 Member: TypeAlias = Scalar | Buffer | NullPointer | ArrayAlias
 """A number or a pointer in a structure, or in an array of structures or pointers."""
 
-Argument: TypeAlias = Member | Structure
+Argument: TypeAlias = Member | Structure | TensorMap
 """The value of one parameter."""
 
 
@@ -346,7 +426,7 @@ def nested_arguments(arguments: Iterable[Argument]) -> Iterator[Argument]:
     """Arguments in their order, each followed by the members that it holds, at any depth."""
     for argument in arguments:
         yield argument
-        if isinstance(argument, Structure | Buffer):
+        if isinstance(argument, Structure | Buffer | TensorMap):
             yield from nested_arguments(member for _, member in argument.members)
 
 

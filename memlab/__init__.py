@@ -80,12 +80,13 @@ __all__ = [
     "source",
     "surface",
     "sweep",
+    "tensor_map",
     "texture",
     "trace",
 ]
 
 _MODULES = {
-    "arguments": ("inout", "offset", "out", "source", "surface", "texture"),
+    "arguments": ("inout", "offset", "out", "source", "surface", "tensor_map", "texture"),
     "comparisons.baselines": ("check_baseline", "save_baseline"),
     "comparisons.comparing": ("compare",),
     "drawing": ("roofline",),

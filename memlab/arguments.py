@@ -10,7 +10,11 @@ from memlab.kernels.user.arguments import python_values
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memlab.kernels.user.arguments.specifications import ArraySpecification, Role
+    from memlab.kernels.user.arguments.specifications import (
+        ArraySpecification,
+        Role,
+        TensorMapSpecification,
+    )
     from memlab.kernels.user.kernel import UserKernel
 
 
@@ -142,6 +146,63 @@ def surface(
         UsageError: There is no such surface.
     """
     return python_values.surface_argument(array, role, layered=layered, channels=channels)
+
+
+def tensor_map(
+    array: object,
+    box: Sequence[int],
+    *,
+    shape: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+    step: Sequence[int] | None = None,
+    swizzle: int = 0,
+    interleave: int = 0,
+    promote: int = 0,
+    fill: str = "zeros",
+    conversion: str = "",
+    lower: Sequence[int] | None = None,
+    upper: Sequence[int] | None = None,
+    role: Role = "in",
+) -> TensorMapSpecification:
+    """Make an argument of a user kernel: a tensor map, for a `const __grid_constant__ CUtensorMap`.
+
+    Tuples are in the order of NumPy's shape, the slowest dimension first. The coordinates in the
+    kernel are in the opposite order.
+
+    Examples:
+        left = memlab.tensor_map(a, box=(128, 64), swizzle=128)
+        memlab.run("gemm.cu:gemm", grid=(32, 32), block=128, args=[left, ...])
+
+    Args:
+        array: A NumPy array of 1 to 5 dimensions or an object that NumPy converts, the result of
+            `memlab.inout` or `memlab.out`, or `@NAME` for the array of another argument.
+        box: The elements that a copy spans in each dimension; of im2col, its pixels and channels.
+        shape: The tensor's extents, where they differ from the array's.
+        strides: The bytes between elements of each dimension but the last, where they differ from
+            those of the shape.
+        step: Of so many elements along each dimension, one is copied.
+        swizzle: The span in bytes within which pieces of 16 bytes are exchanged: 32, 64 or 128.
+        interleave: The bytes of a slice of channels: 16 or 32.
+        promote: The bytes that the L2 fetches at least: 64, 128 or 256.
+        fill: What lies outside the tensor: `zeros` or `nan`.
+        conversion: Of float32 elements: `tf32`, `ftz` or `tf32-ftz`.
+        lower: In the mode im2col, the lower corner of the pixels.
+        upper: Their upper corner.
+        role: `in` if the kernel only reads an array, `inout` if it also writes it.
+
+    Returns:
+        The argument, for `args` of `memlab.run` and the other functions that take a kernel.
+
+    Raises:
+        UsageError: There is no such tensor map.
+    """
+    sizes = {"swizzle": swizzle, "interleave": interleave, "promote": promote}
+    words = [f"{word}{size}" for word, size in sizes.items() if size]
+    words += [word for word in (fill, conversion) if word not in ("", "zeros")]
+    options = {"strides": strides, "step": step, "lower": lower, "upper": upper}
+    return python_values.tensor_map_argument(
+        array, box, role=role, shape=shape, options=options, words=words
+    )
 
 
 def source(text: Any, entry: str = "", *, name: str = "source.cu") -> UserKernel:

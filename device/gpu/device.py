@@ -19,6 +19,7 @@ from memlab.device.compiler.ptx_text import waits_for_grid
 from memlab.device.datasheets import loader
 from memlab.device.emulation.device import emulate_if_supported, resident_blocks
 from memlab.device.gpu import query as gpu_query
+from memlab.device.gpu import tensor_maps
 from memlab.device.gpu.driver import translated_errors
 from memlab.device.gpu.session import GpuSession
 from memlab.device.gpu.texture_objects import ObjectOnGpu
@@ -350,7 +351,7 @@ def prepare_on_gpu(
         for buffer in launch.buffers
     }
     addresses = {name: int(allocation) for name, allocation in memory.items()}
-    arguments = _argument_words(pack_arguments(launch.arguments, addresses))
+    arguments = _argument_words(pack_arguments(launch.arguments, addresses, tensor_maps.encode))
     place_members(launch, inputs, addresses)
     for buffer in launch.buffers:
         if buffer.members:  # which hold addresses that were not known before

@@ -101,7 +101,9 @@ class PhaseRecorder(ReadCounter):
         if followed.any():
             addresses = access.address[self._followed]
             size = access.instruction.size
-            self._pending.append(RecordedAccess(index, space, addresses, followed, size))
+            for row in access.instruction.rows:
+                at = addresses + row
+                self._pending.append(RecordedAccess(index, space, at, followed, size))
         if space == "shared":
             self._touched.append((index, access.mask))
 

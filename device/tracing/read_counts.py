@@ -38,9 +38,10 @@ class ReadCounter(Observer):
         """Note the elements that lanes read."""
         if access.instruction.kind == "store" or access.segment.name != "global":
             return
-        first = access.address[access.mask] // self._unit
-        units = np.arange(max(access.instruction.size // self._unit, 1))
-        self._reads.append((first[:, None] + units).reshape(-1))
+        rows, size = access.instruction.rows, access.instruction.size
+        first = (access.address[access.mask][:, None] + rows) // self._unit
+        units = np.arange(max(size // self._unit, 1))
+        self._reads.append((first[..., None] + units).reshape(-1))
         self._uncounted += self._reads[-1].size
         if self._uncounted > _COUNTED_AT_ONCE:
             self._count()

@@ -17,6 +17,7 @@ from memlab.kernels.user.arguments.specifications import (
     NUMPY_DTYPES,
     POINTERS,
     STRUCTURE,
+    TENSOR_MAP,
 )
 from memlab.kernels.user.arguments.views import VIEW_KINDS
 from memlab.kernels.user.launch_options import OPTION_READERS
@@ -168,6 +169,9 @@ def evaluate_argument(text: str, values: Mapping[str, Number]) -> str:
     if match and kind in VIEW_KINDS and (bracket := _EXTENTS.search(text)):
         extents = _each(bracket[1], _writers(values)[0])
         return f"{text[: bracket.start(1)]}{extents}{text[bracket.end(1) :]}"
+    if match and kind == TENSOR_MAP:
+        whole, _ = _writers(values)
+        return _EXTENTS.sub(lambda bracket: f"[{_each(bracket[1], whole)}]", text)
     if match and kind == STRUCTURE and match["value"] is not None:
         return f"{STRUCTURE}={_each(match['value'], lambda part: _evaluate_member(part, values))}"
     if is_number(text) or text.strip() == "null" or not expressions.is_expression(text):

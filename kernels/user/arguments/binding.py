@@ -7,9 +7,16 @@ from dataclasses import replace
 from typing import TypeVar
 
 from memlab.errors import UsageError, suggest_nearest
-from memlab.kernels.launch import Argument, ArrayAlias, Buffer, Structure, array_arguments
+from memlab.kernels.launch import (
+    Argument,
+    ArrayAlias,
+    Buffer,
+    Structure,
+    TensorMap,
+    array_arguments,
+)
 from memlab.kernels.signature import KernelParameter
-from memlab.kernels.user.arguments import views
+from memlab.kernels.user.arguments import tensor_maps, views
 from memlab.kernels.user.arguments.hints import (
     describe_parameters,
     structure_hint,
@@ -20,6 +27,7 @@ from memlab.kernels.user.arguments.specifications import (
     STRUCTURE,
     ArraySpecification,
     Specification,
+    TensorMapSpecification,
 )
 from memlab.kernels.user.arguments.typed_binding import (
     bind_array,
@@ -73,10 +81,17 @@ def _bind_argument(text: str | Specification, parameter: KernelParameter, label:
     try:
         argument = parse_specification(text) if isinstance(text, str) else text
     except UsageError as error:
-        if parameter.kind == "structure" and STRUCTURE not in str(text):  # such as `float3=1,2,3`
-            hint = structure_hint(parameter)
+        is_map = tensor_maps.takes_tensor_map(parameter)
+        if parameter.kind == "structure" and not is_map and STRUCTURE not in str(text):
+            hint = structure_hint(parameter)  # of a text such as `float3=1,2,3`
             raise UsageError(f"{label} is a structure, got {text!r}: {hint}") from None
         raise UsageError(f"{label}: {error}") from None
+    if isinstance(argument, TensorMapSpecification):
+        return tensor_maps.bind_tensor_map(argument, parameter, label)
+    if tensor_maps.takes_tensor_map(parameter):
+        raise UsageError(
+            f"{label} takes a tensor map, got {argument.text!r}: write {tensor_maps.EXAMPLE}"
+        )
     kind = view_kind(parameter.spelling)
     if isinstance(argument, ArraySpecification) and argument.view is not None:
         return bind_view(argument, parameter.name, handle_spelling(parameter), label)
@@ -107,6 +122,9 @@ def _resolved(argument: AnyArgument, arrays: Mapping[str, Buffer]) -> AnyArgumen
     if isinstance(argument, ArrayAlias):
         array = _aliased_array(argument, arrays)
         return replace(argument, element_bytes=array.element_bytes) if argument.start else argument
+    if isinstance(argument, TensorMap):
+        pointer = _resolved(argument.array, arrays)
+        return tensor_maps.with_array(argument, pointer, arrays)
     if isinstance(argument, Structure | Buffer) and argument.members:
         members = tuple((offset, _resolved(each, arrays)) for offset, each in argument.members)
         return replace(argument, members=members)

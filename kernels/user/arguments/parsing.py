@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.user import expressions
-from memlab.kernels.user.arguments import array_files, views
+from memlab.kernels.user.arguments import array_files, tensor_maps, views
 from memlab.kernels.user.arguments.fills import (
     is_number,
     parse_fill,
@@ -28,6 +28,7 @@ from memlab.kernels.user.arguments.specifications import (
     POINTERS,
     ROLES,
     STRUCTURE,
+    TENSOR_MAP,
     AliasSpecification,
     ArraySpecification,
     NullSpecification,
@@ -35,6 +36,7 @@ from memlab.kernels.user.arguments.specifications import (
     ScalarSpecification,
     Specification,
     StructureSpecification,
+    TensorMapSpecification,
 )
 
 SPECIFICATION_PATTERN = re.compile(
@@ -66,6 +68,8 @@ def parse_specification(text: str) -> Specification:
         return NullSpecification(text)
     if kind in views.VIEW_KINDS and shape is None and role is None:
         return _parse_view(text, kind, value)
+    if kind == TENSOR_MAP and shape is None and role is None:
+        return _parse_tensor_map(text, value)
     if kind == STRUCTURE and shape is None:
         if role is None:
             return parse_structure(text, value)
@@ -84,7 +88,7 @@ def parse_specification(text: str) -> Specification:
             f"--set {kind}=VALUE"
         )
     if kind not in (*NUMPY_DTYPES, STRUCTURE, POINTERS):
-        known = [*NUMPY_DTYPES, STRUCTURE, POINTERS, *views.VIEW_KINDS, NULL]
+        known = [*NUMPY_DTYPES, STRUCTURE, POINTERS, *views.VIEW_KINDS, TENSOR_MAP, NULL]
         raise UsageError(f"{text!r} has the unknown type {kind!r}: {suggest_nearest(kind, known)}")
     if role is not None and role not in ROLES:
         raise UsageError(f"{text!r} has the unknown prefix {role!r}: use in:, out: or inout:")
@@ -152,6 +156,24 @@ def view_specification(
     view = views.make_view(text, kind, array.dtype, channels, options, extents)
     views.check_view(text, view, array.dtype, array.shape)
     return replace(array, view=view)
+
+
+def _parse_tensor_map(text: str, value: str | None) -> TensorMapSpecification:
+    """Parse a tensor map: `tensormap=f16[64,64]:box[8,64]`, `tensormap=@x:box[8,64]`."""
+    parts = tensor_maps.split_tensor_map(text, value)
+    if parts.alias:
+        start = _parse_start(text, parts.start) if parts.start else 0
+        alias = AliasSpecification(parts.alias, text, start)
+        shape = tensor_maps.parse_shape(text, parts.shape)
+        return tensor_maps.make_specification(text, alias, shape, parts.options)
+    if parts.role and parts.role not in ROLES:
+        raise UsageError(f"{text!r} has the unknown prefix {parts.role!r}: use in:, out: or inout:")
+    if parts.dtype not in NUMPY_DTYPES:
+        hint = suggest_nearest(parts.dtype, NUMPY_DTYPES)
+        raise UsageError(f"{text!r} has the unknown type {parts.dtype!r}: {hint}")
+    role = ROLES[parts.role or "in"]
+    array = _parse_array(text, parts.dtype, parts.shape or "", role, parts.fill)
+    return tensor_maps.make_specification(text, array, (), parts.options)
 
 
 def _parse_alias(text: str) -> AliasSpecification:

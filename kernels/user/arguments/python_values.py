@@ -8,19 +8,25 @@ from __future__ import annotations
 import math
 import operator
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
 from memlab.kernels.launch import InMemoryArray
-from memlab.kernels.user.arguments.parsing import start_specification, view_specification
+from memlab.kernels.user.arguments import tensor_maps
+from memlab.kernels.user.arguments.parsing import (
+    parse_specification,
+    start_specification,
+    view_specification,
+)
 from memlab.kernels.user.arguments.specifications import (
     MAX_ELEMENTS,
     NUMPY_DTYPES,
     POINTERS,
     SHORT_DTYPES,
     STRUCTURE,
+    TENSOR_MAP,
     ArraySpecification,
     ConstantValues,
     ExpectedOutput,
@@ -29,6 +35,7 @@ from memlab.kernels.user.arguments.specifications import (
     ScalarSpecification,
     Specification,
     StructureSpecification,
+    TensorMapSpecification,
 )
 from memlab.kernels.user.arguments.views import FILTERS, ViewKind
 
@@ -210,6 +217,58 @@ def texture_argument(
     options = [word for word in (filter, modes) if word is not None]
     options += [word for word, is_set in flags.items() if is_set]
     return _view_argument(array_argument(array, "in"), "texture", channels, options)
+
+
+def tensor_map_argument(
+    array: Any,
+    box: Sequence[int],
+    *,
+    role: Role,
+    shape: Sequence[int] | None,
+    options: Mapping[str, Sequence[int] | None],
+    words: Sequence[str],
+) -> TensorMapSpecification:
+    """A tensor map of an array: see `memlab.tensor_map`.
+
+    Args:
+        array: The array, or `@NAME`.
+        box: What a copy moves.
+        role: What the kernel does with the elements of an array.
+        shape: The tensor's extents; None for those of the array.
+        options: The lists of numbers by their words; None for those that are left out.
+        words: Other options, such as `swizzle128`.
+
+    Raises:
+        UsageError: There is no such map.
+    """
+    extents = None if shape is None else _format_extents(_check_shape(tuple(shape)))
+    lists = {"box": box, **options}
+    try:
+        texts = [
+            f"{word}[{_format_extents(tuple(map(operator.index, numbers)))}]"
+            for word, numbers in lists.items()
+            if numbers is not None
+        ]
+    except TypeError:
+        raise UsageError(
+            "tensor_map takes lists of whole numbers, such as box=(128, 64): write them so"
+        ) from None
+    texts += words
+    end = "".join(f":{text}" for text in texts)
+    if isinstance(array, str):
+        head = "" if extents is None else f"[{extents}]"
+        parsed = parse_specification(f"{TENSOR_MAP}={array.strip()}{head}{end}")
+        assert isinstance(parsed, TensorMapSpecification)
+        return parsed
+    given = array if isinstance(array, ArraySpecification) else array_argument(array, role)
+    if given.view is not None or given.start or given.dtype not in NUMPY_DTYPES:
+        raise UsageError(
+            f"tensor_map takes an array of numbers, got {given.text!r}: give an array, "
+            "inout(array), out(shape, dtype) or '@NAME'"
+        )
+    head, bracket, fill = given.text.partition("]")
+    text = f"{TENSOR_MAP}={head}{bracket}{end}{fill}"
+    return tensor_maps.make_specification(text, given, () if shape is None else tuple(shape), texts)
 
 
 def surface_argument(array: Any, role: Role, *, layered: bool, channels: int) -> ArraySpecification:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from memlab.kernels.launch import Fill, View
+from memlab.kernels.launch import Fill, TensorBox, View
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,6 +39,9 @@ POINTERS = "ptr"
 
 NULL = "null"
 """The word for a null pointer."""
+
+TENSOR_MAP = "tensormap"
+"""The word for a tensor map."""
 
 MAX_FLOATS = {
     "f64": 1.7976931348623157e308,
@@ -140,6 +143,27 @@ class AliasSpecification:
     start: int = 0
 
 
+@dataclass(frozen=True)
+class TensorMapSpecification:
+    """A tensor map: `tensormap=f16[4096,4096]:box[128,64]:swizzle128`.
+
+    Attributes:
+        array: The array, or that of another argument.
+        shape: The tensor's extents, the slowest dimension first; empty for those of the array.
+        box: What a copy moves.
+        strides_bytes: As in `TensorMap`.
+        conversion: As in `TensorMap`.
+        text: The text that specifies it.
+    """
+
+    array: ArraySpecification | AliasSpecification
+    shape: tuple[int, ...]
+    box: TensorBox
+    strides_bytes: tuple[int, ...]
+    conversion: Literal["", "tf32", "ftz", "tf32-ftz"]
+    text: str
+
+
 @dataclass(frozen=True, eq=False)
 class ExpectedOutput:
     """The expected values of an output, passed from Python.
@@ -176,5 +200,6 @@ Specification: TypeAlias = (
     | StructureSpecification
     | NullSpecification
     | AliasSpecification
+    | TensorMapSpecification
 )
 """A parsed argument that is not yet checked against its parameter."""
