@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from memlab.device.budget import Budget, Deadline, EmulationTimeoutError
 from memlab.device.compiler.compile import CompiledKernel
 from memlab.device.compiler.ptx_text import waits_for_grid
+from memlab.device.emulation import tensor_maps
 from memlab.device.emulation.block_parts import (
     PART_LANES,
     ConflictError,
@@ -508,7 +509,7 @@ class Execution:
         for argument, variable in zip(
             self.launch.arguments, self.program.parameter_variables, strict=True
         ):
-            value = argument_bytes(argument, addresses)
+            value = argument_bytes(argument, addresses, tensor_maps.encode)
             start = self.program.parameters[variable.name]
             space[start : start + variable.size] = value.ljust(variable.size, b"\0")
         return bytes(space).ljust(self._objects_start, b"\0") + objects if objects else bytes(space)

@@ -50,6 +50,7 @@ class BoundsCheck:
         size: int,
         load: bool,
         alignment: int = 0,
+        sized: bool = True,
     ) -> Lanes:
         """The lanes whose access is in bounds, aligned and permitted; the others are reported.
 
@@ -62,9 +63,11 @@ class BoundsCheck:
             size: Bytes per lane.
             load: Whether the access only reads.
             alignment: Bytes of which addresses and the size must be multiples; 0 for the size.
+            sized: Whether the size must, too.
         """
         starts, ends, permits = self._candidate_arrays(step, segment, load)
-        misaligned = active & (((address | size) & ((alignment or size) - 1)) != 0)
+        multiple = address | size if sized else address
+        misaligned = active & ((multiple & ((alignment or size) - 1)) != 0)
         inside, read_only = np.zeros((2, len(address)), np.bool_)
         for start, end, permitted in zip(starts, ends, permits, strict=True):
             in_array = (address >= start) & (address <= end - size)

@@ -215,7 +215,8 @@ class Checker(ExecutionPolicy):
         position = address - segment.origin
         if segment.lane_base is not None:
             position += segment.lane_base[lanes]
-        units = (position // unit_bytes)[:, None] + np.arange(instruction.size // unit_bytes)
+        each = (instruction.rows[:, None] + np.arange(0, instruction.size, unit_bytes)).reshape(-1)
+        units = (position[:, None] + each) // unit_bytes
 
         def values() -> Lanes:
             stored = [
@@ -274,18 +275,20 @@ class Checker(ExecutionPolicy):
     def permitted_lanes(self, access: WatchedAccess) -> Lanes:
         """The lanes whose access is inside its array, aligned and allowed; others are reported."""
         instruction, mask = access.instruction, access.mask
+        first, size = instruction.extent
         if instruction.index in self._members.accesses:
             space = access.segment.name
             mask = mask & ~self._members.leaving(instruction.index, space, mask, self._numbers)
         return self._bounds.permitted_lanes(
             instruction.index,
             access.segment,
-            access.address,
+            access.address + first if first else access.address,
             mask,
             self._numbers,
-            instruction.size,
+            size,
             instruction.kind == "load",
             instruction.alignment,
+            sized=not instruction.is_box,
         )
 
     @property

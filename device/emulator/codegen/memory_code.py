@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from memlab.device.emulator.codegen.bulk.box_code import BOXES
 from memlab.device.emulator.codegen.bulk.range_code import BULK
 from memlab.device.emulator.codegen.compiled import compiled, unlikely
 from memlab.device.emulator.codegen.copy_code import COPIES, Direction, copy_each, shape_number
@@ -224,5 +225,5 @@ def is_inside(first: int, last: int, low: int, high: int) -> bool:
     return first <= low <= high <= last
 
 
-MEMORY: tuple[Any, ...] = (resolve, load, store, prepare_atomic, fetch, *BULK)
+MEMORY: tuple[Any, ...] = (resolve, load, store, prepare_atomic, fetch, *BULK, *BOXES)
 """What the code of programs calls."""

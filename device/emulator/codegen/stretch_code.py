@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
+from memlab.device.emulator.codegen.bulk.box_reductions import reduce_box
 from memlab.device.emulator.codegen.bulk.loops import bit_loop
 from memlab.device.emulator.codegen.bulk.moves import bulk_function
 from memlab.device.emulator.codegen.frame import FrameLayout
@@ -21,6 +22,7 @@ from memlab.device.emulator.codegen.layout import ADDRESSES, Addresses, Context
 from memlab.device.emulator.codegen.records import Pointer, Reference, building
 from memlab.device.emulator.codegen.stretches import Stretch
 from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access
+from memlab.device.emulator.isa.asynchronous.tensor_copies import demands_of, is_tensor_access
 from memlab.device.emulator.isa.rows import Row
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.isa.textures import CHANNELS
@@ -67,6 +69,8 @@ RUNTIME_TYPES: Mapping[str, ir.FunctionType] = {
     "fetch": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, I64, POINTER, POINTER]),
     "read_bulk": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, I64, POINTER, POINTER]),
     "place_bulk": ir.FunctionType(I32, [*[POINTER] * 3, I32, I64, *[POINTER] * 3]),
+    "read_box": ir.FunctionType(I32, [*[POINTER] * 3, I32, I64, I64, *[POINTER] * 4]),
+    "write_box": ir.FunctionType(I32, [*[POINTER] * 3, I32, I64, I64, *[POINTER] * 4]),
     "prepare_atomic": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, POINTER]),
 }
 """The functions of `memory_code` that stretches call."""
@@ -311,13 +315,21 @@ class _StretchWriter:
         site = (self._field("sites") + self._code.sites[index]).start
         result, lanes = self._buffer("places"), self._mask if guard is None else guard.word
         # A guard that holds for no lane leaves an empty mask, for which nothing happens.
-        if reads:
+        if is_tensor_access(row):
+            demands = I64(demands_of(row))
+            buffers += [result] if reads else []
+            name = "read_box" if reads else "write_box"
+            self._call_runtime(name, record, site, lanes, self._warp, demands, *buffers)
+            if row.kind == "reduce":
+                reduce_box(b, row, self._context, record, site, lanes, self._warp, *buffers)
+        elif reads:
             self._call_runtime("read_bulk", record, site, lanes, self._warp, *buffers, result)
+        if reads:
             loaded = b.load(result, typ=shaped(U64, WARP_SIZE), align=_ALIGNMENT_BYTES)
             self._set(operands[0], Value(b, loaded, U64), row.to[0], guard)
-            return
-        self._call_runtime("place_bulk", record, site, lanes, self._warp, *buffers, result)
-        b.call(bulk_function(b, row), [lanes, result, *buffers])
+        elif not is_tensor_access(row):
+            self._call_runtime("place_bulk", record, site, lanes, self._warp, *buffers, result)
+            b.call(bulk_function(b, row), [lanes, result, *buffers])
 
     def _call(
         self,

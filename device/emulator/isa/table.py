@@ -33,7 +33,7 @@ from memlab.device.emulator.isa.address_space import (
     map_to_rank,
     rank_of,
 )
-from memlab.device.emulator.isa.asynchronous import bulk_copies, warpgroup
+from memlab.device.emulator.isa.asynchronous import bulk_copies, tensor_copies, warpgroup
 from memlab.device.emulator.isa.integers import absolute_difference, multiply_high, multiply_wide
 from memlab.device.emulator.isa.matrix_product import multiply_matrices
 from memlab.device.emulator.isa.rounding import computed_in
@@ -373,6 +373,7 @@ for end, types, function in (
 op("cp.async.{ca,cg}.shared.global", "", macros.copy_async, kind="macro")
 
 # --- Bulk copies ---------------------------------------------------------------------------
+_REDUCTIONS = ".add,.min,.max,.inc,.dec,.and,.or,.xor"
 _AT_BARRIER = ".mbarrier::complete_tx::bytes"
 for end, to, of in (
     (f"shared::cluster.global{_AT_BARRIER}", "shared", "global"),
@@ -392,9 +393,37 @@ for end, to, of in (
         ):
             op(f"cp.reduce.async.bulk.{end}{pattern}", choosing=reduction, kind="macro")
 op("cp.async.bulk.prefetch.L2.global", kind="nothing")
+_RANKS = "1d,2d,3d,4d,5d"
+_TILED = f".{{{_RANKS}}}.global.shared{{,.tile}}.bulk_group"
+for target in ("shared::cluster", "shared"):
+    pattern = f"cp.async.bulk.tensor.{{{_RANKS}}}.{target}.global{{,.tile}}{_AT_BARRIER}"
+    op(pattern, choosing=tensor_copies.expand_load, kind="macro")
+op(f"cp.async.bulk.tensor{_TILED}", choosing=tensor_copies.expand_store, kind="macro")
+pattern = (
+    f"cp.reduce.async.bulk.tensor.{{{_RANKS}}}.global.shared{{{_REDUCTIONS}}}{{,.tile}}.bulk_group"
+)
+op(pattern, choosing=tensor_copies.expand_reduction, kind="macro")
+types = "-> b64"
+op(
+    "tensor.map",
+    types,
+    kind="load",
+    space="generic",
+    vector=2,
+    counted=False,
+    view=tensor_copies.MAP_VIEW,
+)
+for rank in _RANKS.split(","):
+    op(f"tensor.pack.{rank}", "s64 " * int(rank[0]) + "-> u64", tensor_copies.pack)
+op(f"cp.async.bulk.prefetch.tensor.{{{_RANKS}}}.L2.global{{,.tile}}", kind="nothing")
+op("prefetch{,.param,.const}.tensormap", kind="nothing")
 op("cp.async.bulk.{commit_group,wait_group,wait_group.read}", kind="nothing")
 for space in ("global", "shared"):
     more: dict[str, Any] = {"space": space, "bypass_l1": True, "view": bulk_copies.VIEW}
+    pattern = f"tensor.reduce.{space}.{{{_RANKS}}}{{{_REDUCTIONS}}}"
+    op(pattern, "b64 b64 b64 b64 ->", kind="reduce", **more)
+    op(f"tensor.read.{space}.{{{_RANKS}}}", "b64 b64 b64 -> b64", kind="load", **more)
+    op(f"tensor.write.{space}.{{{_RANKS}}}", "b64 b64 b64 b64 ->", kind="store", **more)
     op(f"bulk.read.{space}", "u32 -> b64", kind="load", **more)
     op(f"bulk.write.{space}", "b64 u32 ->", kind="store", **more)
     for end, function in (
@@ -574,6 +603,7 @@ more = {"space": "shared", "view": bulk_copies.VIEW}
 op("atom.shared.arrive.u64 mbarrier of a bulk copy", "u64 -> u64", function, kind="atomic", **more)
 op("fence{,.sc,.mbarrier_init,.proxy.alias}", kind="nothing")
 op("fence.proxy.async{,.global,.shared,.shared::cluster}", kind="nothing")
+op("fence.proxy.tensormap::generic", kind="nothing")
 op("cp.async.{commit_group,wait_group,wait_all}", kind="nothing")
 op("prefetch{,.global,.local}.{L1,L2}", kind="nothing")
 op("{prefetchu.L1,discard.global.L2,discard.L2,nanosleep.u32,brkpt,pmevent}", kind="nothing")

@@ -20,7 +20,8 @@ _ADVICE = (
     ),
     (
         r"cp\.(reduce\.)?async\.bulk\.tensor|tensormap",
-        f"the tensor memory accelerator needs a GPU; {_OLDER_TRITON}",
+        "of tensor copies it knows those of tiles to and from one block; others, such as im2col, "
+        f"need a GPU; {_OLDER_TRITON}",
     ),
     (r"tcgen05", f"products in tensor memory need a GPU; {_OLDER_TRITON}"),
     (r"mma|wmma|wgmma", _TENSOR_CORES),

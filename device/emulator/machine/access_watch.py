@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from memlab.device.emulator.isa.address_space import split_by_space
 from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access
+from memlab.device.emulator.isa.asynchronous.tensor_copies import is_tensor_access
+from memlab.device.emulator.machine.boxes import BoxPart, parts_of
 from memlab.device.emulator.machine.memory import Lanes, Mask, Segment
 from memlab.device.emulator.machine.observer import Action, ExecutionPolicy, Observer
 from memlab.device.emulator.machine.operands import Source
@@ -18,6 +20,9 @@ from memlab.device.emulator.ptx.parser import Address, Register, Vector
 
 if TYPE_CHECKING:
     from memlab.device.emulator.machine.machine import Chunk
+
+
+_ONE_ROW = np.zeros(1, np.int64)
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class MemoryInstruction:
         size: Bytes that a lane moves.
         alignment: Bytes of which the address must be a multiple.
         element_bytes: Bytes of each of the elements, one or more, that a lane moves.
+        rows: For the box of a tensor copy, where its ranges of `size` bytes each begin, relative to
+            the address; else a single 0.
         sources: The values that a store stores, an entry per element; else empty, also for the
             write of a bulk copy.
     """
@@ -40,6 +47,18 @@ class MemoryInstruction:
     alignment: int
     element_bytes: int
     sources: Sequence[Source] = ()
+    rows: Lanes = field(default_factory=lambda: _ONE_ROW)
+
+    @property
+    def is_box(self) -> bool:
+        """Whether it accesses the box of a tensor copy, whose size needs no alignment."""
+        return self.rows is not _ONE_ROW
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Where what a lane accesses begins, relative to its address, and its bytes in all."""
+        first = int(self.rows.min())
+        return first, int(self.rows.max()) - first + self.size
 
 
 @dataclass(frozen=True)
@@ -58,6 +77,17 @@ class WatchedAccess:
     segment: Segment
     address: Lanes
     mask: Mask
+
+
+def _fields(part: BoxPart) -> dict[str, Any]:
+    """The fields of an instruction that accesses part of boxes."""
+    whole = part.size * len(part.rows)
+    return {
+        "size": part.size,
+        "alignment": part.alignment,
+        "element_bytes": whole,
+        "rows": part.rows,
+    }
 
 
 def watch_access(
@@ -99,6 +129,15 @@ def watch_access(
         parts = [(row.space, 0, mask, instruction)]
         if row.space == "generic":
             parts = [(*part, instruction) for part in split_by_space(address, mask)]
+        elif is_tensor_access(row):
+            maps, firsts, ends = (
+                np.broadcast_to(registers.read(each, "u64").astype(np.int64), len(mask))
+                for each in step.instruction.operands[2:]
+            )
+            parts = [
+                (row.space, 0, part.mask, replace(instruction, **_fields(part)))
+                for part in parts_of(row.space, maps, firsts, ends, mask, chunk.segments)
+            ]
         elif is_bulk_access(row):
             size = registers.read(step.instruction.operands[-1], "u32")
             sizes = np.broadcast_to(size, len(mask)).astype(np.int64)
@@ -110,6 +149,9 @@ def watch_access(
         for space, window, lanes, described in parts:
             place = address - window if window else address
             access = WatchedAccess(described, chunk.segments[space], place, lanes)
+            if not described.size:  # nothing of a box lies inside its tensor
+                permitted |= lanes
+                continue
             chosen = policy.permitted_lanes(access)
             permitted |= chosen
             if chosen.any():

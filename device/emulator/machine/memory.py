@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from memlab.device.emulator.codegen.layout import ARRAY
 from memlab.device.emulator.codegen.use_code import NO_OTHER_WRITERS
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE, RANK_SHIFT, RANK_UNIT
+from memlab.device.emulator.isa.asynchronous import tensor_copies
 from memlab.device.emulator.isa.asynchronous.bulk_copies import FAULT_TEXT, SIZE_FAULT
 from memlab.device.emulator.isa.textures import FAULT_TEXTS
 from memlab.errors import MemlabError
@@ -269,6 +270,8 @@ def find_fault(segment: Segment, addresses: Lanes, size: int, what: str) -> tupl
     for number, address in enumerate(addresses.tolist()):
         if address == SIZE_FAULT:
             return f"illegal {what}: {FAULT_TEXT}", number
+        if address in tensor_copies.FAULT_TEXTS:
+            return f"illegal {what} of a tensor copy: {tensor_copies.FAULT_TEXTS[address]}", number
         if segment.name == "global" and address in FAULT_TEXTS:
             return f"illegal {what} of a texture or surface: {FAULT_TEXTS[address]}", number
         where = f"{what} of {size} bytes at {segment.describe(address)}"
@@ -290,7 +293,7 @@ def build_segments(
     grid, lanes = threads.grid, np.arange(threads.lanes, dtype=np.int64)
     shared_bytes = program.static_shared_bytes  # the padding behind them belongs to no array
     if grid.dynamic_shared_bytes:
-        shared_bytes = -(-shared_bytes // 16) * 16 + grid.dynamic_shared_bytes
+        shared_bytes = program.dynamic_shared_start + grid.dynamic_shared_bytes
     segments: dict[str, Segment] = {"global": global_memory}
     for name, size, distance, owner in (
         ("shared", shared_bytes, -(-shared_bytes // 16) * 16, lanes // grid.padded_threads),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from memlab.device.emulator.isa import macros, table, textures
-from memlab.device.emulator.isa.asynchronous import warpgroup
+from memlab.device.emulator.isa.asynchronous import tensor_copies, warpgroup
 from memlab.device.emulator.isa.unsupported import unsupported_hint
 from memlab.device.emulator.program.call_graph import CallGraph, call_operands, is_indirect
 from memlab.device.emulator.program.call_stack import with_call_stack
@@ -42,7 +42,11 @@ every level. Copying so many takes some seconds."""
 
 _LAUNCHES = re.compile(r"(__)?cuda(CDP2)?(LaunchDevice|GetParameterBuffer)")
 """The functions of the device's runtime that launch kernels."""
-_OTHER_REGISTERS = {**textures.REGISTERS, **warpgroup.REGISTERS}
+_OTHER_REGISTERS = {
+    **textures.REGISTERS,
+    **warpgroup.REGISTERS,
+    **tensor_copies.REGISTERS,
+}
 """The registers of macros that few kernels use, with their types."""
 _MACRO_REGISTERS = {*macros.REGISTERS, *_OTHER_REGISTERS}
 _LONGEST_EXCERPT = 100  # characters of a source line in a message

@@ -83,6 +83,8 @@ class Program:
         shared: Byte offsets of the shared variables, by name. Dynamic arrays start behind the
             static ones.
         static_shared_bytes: Bytes of the static shared variables.
+        dynamic_shared_start: Where dynamic arrays start in shared memory, bytes: their alignment
+            decides.
         local: Byte offsets of the local variables, by name.
         local_bytes: Bytes of local memory per thread.
         arguments: Byte offsets of the `.param` variables of calls, by name.
@@ -102,6 +104,7 @@ class Program:
     sizes: Mapping[str, int]
     shared: Mapping[str, int]
     static_shared_bytes: int
+    dynamic_shared_start: int
     local: Mapping[str, int]
     local_bytes: int
     arguments: Mapping[str, int]
@@ -157,8 +160,10 @@ def load_program(
     parameters, parameter_bytes = _assign_offsets(entry.parameters, 1)
     static = [variable for variable in variables if variable.space == "shared" and variable.size]
     shared, static_bytes = _assign_offsets(static, _STATIC_ALIGNMENT_BYTES)
-    dynamic_start = -(-static_bytes // _STATIC_ALIGNMENT_BYTES) * _STATIC_ALIGNMENT_BYTES
     named = {name for instruction in entry.instructions for name in _symbols(instruction)}
+    dynamic = (v for v in variables if v.space == "shared" and not v.size and v.name in named)
+    alignment = max((_STATIC_ALIGNMENT_BYTES, *(variable.align for variable in dynamic)))
+    dynamic_start = -(-static_bytes // alignment) * alignment
     _check_variables(variables, named)
     for variable in variables:  # a variable of other kernels in the file is not named here
         if variable.space == "shared" and not variable.size and variable.name in named:
@@ -199,6 +204,7 @@ def load_program(
         sizes={variable.name: variable.size for variable in variables},
         shared=shared,
         static_shared_bytes=static_bytes,
+        dynamic_shared_start=dynamic_start,
         local=local,
         local_bytes=-(-local_bytes // 16) * 16,
         arguments=arguments,

@@ -46,6 +46,7 @@ from memlab.device.emulator.sampling.affine_rules import (
 from memlab.device.emulator.sampling.data_dependence import (
     decision_sources,
     sign_only_registers,
+    sizes_of,
     until_stable,
 )
 from memlab.device.emulator.sampling.decision_range import DecisionRange, IntArray
@@ -122,7 +123,8 @@ class AffineValues(Observer):
             return operands[1:]
         address = next(operand for operand in operands if isinstance(operand, Address))
         stored = operands if self._stores_decision_value(step) else ()
-        return address, *(operand for operand in stored if not isinstance(operand, Address))
+        others = (operand for operand in stored if not isinstance(operand, Address))
+        return address, *sizes_of(step), *others
 
     def _may_see_stride(self, index: int) -> bool:
         """Whether an instruction may read a stride that matters, or write over one."""

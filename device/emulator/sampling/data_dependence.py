@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access
+from memlab.device.emulator.isa.asynchronous.tensor_copies import MAP_VIEW
 from memlab.device.emulator.program.branch_regions import BranchRegions
 from memlab.device.emulator.program.program import (
     WRITING_KINDS,
@@ -19,7 +21,7 @@ from memlab.device.emulator.program.program import (
     registers_read,
     registers_written,
 )
-from memlab.device.emulator.ptx.parser import Immediate
+from memlab.device.emulator.ptx.parser import Immediate, Operand, registers_of
 
 _BLOCK_SPACES = frozenset({"shared", "local", "param::func"})
 """State spaces that hold only values that the block itself stored."""
@@ -135,6 +137,8 @@ def has_global_atomics(program: Program) -> bool:
 
 def _block_spaces(step: DecodedInstruction) -> frozenset[str]:
     """The state spaces private to a block that an instruction may access."""
+    if step.row.view == MAP_VIEW:
+        return frozenset()
     return _BLOCK_SPACES if step.row.space == "generic" else _BLOCK_SPACES & {step.row.space}
 
 
@@ -142,6 +146,7 @@ def _loads_data(step: DecodedInstruction, data: set[str]) -> bool:
     """Whether an instruction loads data."""
     kind, space = step.row.kind, step.row.space
     own = space in _CONSTANT_SPACES or (space in _BLOCK_SPACES and space not in data)
+    own |= step.row.view == MAP_VIEW  # which no kernel changes
     return kind == "atomic" or (kind == "load" and not own)
 
 
@@ -157,6 +162,12 @@ def _tests_sign(step: DecodedInstruction) -> bool:
 
 
 def _decision_registers(step: DecodedInstruction) -> set[str]:
-    """The registers that decide whether an instruction is executed, and at which address."""
+    """The registers that decide whether an instruction is executed, where, and on what size."""
     guard = step.instruction.guard
-    return address_registers(step) | (set() if guard is None else {guard})
+    decides = address_registers(step) | (set() if guard is None else {guard})
+    return decides.union(*map(registers_of, sizes_of(step)))
+
+
+def sizes_of(step: DecodedInstruction) -> tuple[Operand, ...]:
+    """The operands from which a bulk copy takes how many bytes it moves."""
+    return step.instruction.operands[2:] if is_bulk_access(step.row) else ()

@@ -15,13 +15,15 @@ from memlab.device.emulator.isa import table as isa
 from memlab.device.emulator.program.program import load_program
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, PtxError, parse_ptx
 
+MACRO_WORDS = (
+    *("mma", "ldmatrix", "movmatrix", "stmatrix", "wmma", "mbarrier"),
+    *("tex", "surf", "bulk", "tensor"),
+)
 ROWS = {
     opcode: row
     for opcode, row in isa.TABLE.items()
     # Rows of the tensor cores, and rows that only macros use, have tests of their own.
-    if not opcode.startswith(
-        ("mma", "ldmatrix", "movmatrix", "stmatrix", "wmma", "mbarrier", "tex", "surf", "bulk")
-    )
+    if not opcode.startswith(MACRO_WORDS)
 }
 COMPUTING = [  # products of warpgroups have tests of their own, as long as none was recorded
     row

@@ -1,0 +1,269 @@
+"""Tensor copies: `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor`, and their tensor maps.
+
+A copy moves a *box* of a tensor in global memory to or from shared memory, where its rows lie one
+behind the other, in pieces of 16 bytes that may be swizzled. Like other bulk copies, it becomes an
+instruction that reads (`tensor.read`) and one that writes (`tensor.write`, or `tensor.reduce`),
+and is executed at once. Before these, instructions load the tensor map, and compute the address of
+the element at the box's coordinates and which part of the box lies inside the tensor. So the
+samples of blocks follow them, as they follow any address and any comparison.
+
+A tensor map is opaque in CUDA. Here it is a record (`WORDS`) in its 128 bytes, wherever these are.
+The dimensions are in the order of coordinates, the fastest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from memlab.device.emulator.isa.asynchronous.bulk_copies import complete
+from memlab.device.emulator.isa.macros import BULK_SOURCE, items_of, substitute
+from memlab.device.emulator.isa.rows import Row
+from memlab.device.emulator.isa.values import U64, Value
+from memlab.device.emulator.ptx.parser import (
+    Address,
+    Immediate,
+    Instruction,
+    Operand,
+    Register,
+    Vector,
+)
+
+DIMENSIONS = 5
+"""The most that a tensor has (PTX ISA, "Tensors")."""
+SHARED_ALIGNMENT_BYTES = 128
+"""Of a box in shared memory (PTX ISA, "cp.async.bulk.tensor")."""
+PIECE_BYTES = 16
+"""What a swizzle moves at once (PTX ISA, "Swizzling Modes")."""
+
+WORDS = 16
+"""64-bit words of a tensor map."""
+STRIDES, EXTENTS, LAYOUT, STEPS, LOWER, UPPER, SHARED = 1, 6, 11, 12, 13, 14, 15
+"""Where the words lie: the strides in bytes, that of elements first, and for each dimension the
+tensor's extent, with that of the box above 32 bits; then the layout (`LAYOUT_*`), the steps, 8 bits
+each, the corners of im2col, 16 bits each, and the bytes of shared memory that a box takes. Word 0
+is the tensor's address."""
+LAYOUT_RANK, LAYOUT_SWIZZLE, LAYOUT_INTERLEAVE, LAYOUT_NAN, LAYOUT_IM2COL = 32, 35, 37, 39, 40
+LAYOUT_TYPE, LAYOUT_MARK = 41, 48
+"""Where the layout has, behind the bytes of a box: the rank; the binary logarithm of the pieces
+that are swizzled with each other; whether channels are interleaved, by 16 or 32 bytes; whether the
+fill is NaN; whether it is for im2col; the position in `TYPES`; and a mark."""
+MARK = 0x7E4D
+"""Tells a tensor map from other memory."""
+
+TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16")
+"""PTX's types of elements by their number in CUDA (CUtensorMapDataType)."""
+
+REDUCTIONS = {
+    "add": ("u32", "s32", "u64", "f16", "bf16", "f32", "f64"),
+    "min": ("u32", "s32", "u64", "s64", "f16", "bf16"),
+    "max": ("u32", "s32", "u64", "s64", "f16", "bf16"),
+    "inc": ("u32",),
+    "dec": ("u32",),
+    "and": ("u32", "s32", "u64"),
+    "or": ("u32", "s32", "u64"),
+    "xor": ("u32", "s32", "u64"),
+}
+"""The types of elements that reductions take; of others an H200 has no such instruction."""
+
+MAP_VIEW = "tensormap"
+"""The `Row.view` of what loads a tensor map."""
+
+SPAN_BITS = 12
+"""Of each number of elements of a box in a packed word."""
+
+_FAULT_TEXTS = {
+    "no map": "the address is not that of a tensor map: pass a const __grid_constant__ CUtensorMap",
+    "rank": "the tensor of the map has another number of dimensions than the instruction",
+    "mode": "the map is for im2col and the instruction for tiles, or the reverse",
+    "alignment": f"a box in shared memory begins at a multiple of {SHARED_ALIGNMENT_BYTES} bytes: "
+    f"declare it alignas({SHARED_ALIGNMENT_BYTES})",
+    "start": f"a box begins at a multiple of {PIECE_BYTES} bytes in a row of its tensor: choose "
+    "the first coordinate so",
+    "type": "this reduction does not take the element type of the map",
+    "interleave": "maps with interleaved channels need a GPU",
+    "outside": "the tensor of the map lies outside its array",
+}
+FAULTS = {name: (1 << 61) + PIECE_BYTES * n for n, name in enumerate(_FAULT_TEXTS, 1)}
+"""Addresses that stand for what is wrong with a copy; nothing is allocated there."""
+FAULT_TEXTS = {FAULTS[name]: text for name, text in _FAULT_TEXTS.items()}
+"""What messages say of these addresses."""
+
+
+class MapFields(NamedTuple):
+    """What a tensor map holds, the fastest dimension first.
+
+    Attributes:
+        address: Of the tensor's first element.
+        strides: Bytes from an element to the next along each dimension.
+        extents: Elements of the tensor along each dimension.
+        spans: Elements that the box spans along each dimension; of im2col, channels and pixels.
+        steps: Of so many elements, one is copied.
+        box_bytes: Bytes that a copy moves, and completes at its barrier.
+        shared_bytes: Bytes of shared memory that the box takes: rows shorter than what a swizzle
+            spans leave gaps.
+        swizzle_pieces: Pieces that are swizzled with each other: 1, 2, 4 or 8.
+        interleave: 0, or the bytes of a slice of channels over 16.
+        fills_nan: Whether elements outside read as NaN.
+        type: The position of the element type in `TYPES`.
+        corners: The lower and the upper corner of im2col, if it is for that.
+    """
+
+    address: int
+    strides: Sequence[int]
+    extents: Sequence[int]
+    spans: Sequence[int]
+    steps: Sequence[int]
+    box_bytes: int
+    shared_bytes: int
+    swizzle_pieces: int
+    interleave: int
+    fills_nan: bool
+    type: int
+    corners: tuple[Sequence[int], Sequence[int]] | None
+
+    def words(self) -> list[int]:
+        """The words of the map."""
+        words = [self.address, *[0] * (WORDS - 1)]
+        for number, stride in enumerate(self.strides):
+            words[STRIDES + number] = stride
+        for number, (extent, span) in enumerate(zip(self.extents, self.spans, strict=False)):
+            words[EXTENTS + number] = extent | span << 32
+        words[LAYOUT] = (
+            self.box_bytes
+            | len(self.extents) << LAYOUT_RANK
+            | (self.swizzle_pieces.bit_length() - 1) << LAYOUT_SWIZZLE
+            | self.interleave << LAYOUT_INTERLEAVE
+            | self.fills_nan << LAYOUT_NAN
+            | (self.corners is not None) << LAYOUT_IM2COL
+            | self.type << LAYOUT_TYPE
+            | MARK << LAYOUT_MARK
+        )
+        words[STEPS] = sum(step << 8 * number for number, step in enumerate(self.steps))
+        words[SHARED] = self.shared_bytes
+        for place, corner in zip((LOWER, UPPER), self.corners or (), strict=False):
+            words[place] = sum((each & 0xFFFF) << 16 * axis for axis, each in enumerate(corner))
+        return words
+
+
+# --- Instructions in their place ------------------------------------------------------------------
+
+_WORDS = tuple(Register(f"%macro_tensor{number}") for number in range(LAYOUT + 1))
+_PLACE, _FIRST, _END, _STEP, _MAP = (
+    Register(f"%macro_box_{name}") for name in ("place", "first", "end", "step", "map")
+)
+_EXTENT, _SPAN = Register("%macro_box_extent"), Register("%macro_box_span")
+_BYTES = Register("%macro_box_bytes")
+_BEFORE = tuple(Register(f"%macro_before{number}") for number in range(DIMENSIONS))
+_INSIDE = tuple(Register(f"%macro_inside{number}") for number in range(DIMENSIONS))
+REGISTERS = {
+    **{
+        register.name: "b64"
+        for register in (*_WORDS, _PLACE, _FIRST, _END, _STEP, _MAP, _EXTENT, _SPAN)
+    },
+    **{register.name: "b64" for register in (*_BEFORE, *_INSIDE)},
+    _BYTES.name: "b32",
+}
+"""The registers that the instructions in place of a tensor copy use, with their types."""
+
+_ZERO = Immediate("int", 0)
+
+
+def expand_load(rank: str, _: str, instruction: Instruction) -> Iterable[Instruction]:
+    """`cp.async.bulk.tensor [to], [map, {coordinates}], [barrier]`."""
+    destination, source, barrier = instruction.operands[:3]
+    yield from _locate(rank, source, instruction)
+    box = _MAP, _FIRST, _END
+    read = f"tensor.read.global.{rank}"
+    yield substitute(instruction, read, BULK_SOURCE, Address(_PLACE, 0), *box)
+    write = f"tensor.write.shared.{rank}"
+    yield substitute(instruction, write, destination, BULK_SOURCE, *box)
+    yield substitute(instruction, "cvt.u32.u64", _BYTES, _WORDS[LAYOUT])
+    yield from complete(instruction, barrier, _BYTES)
+
+
+def expand_store(rank: str, _: str, instruction: Instruction) -> Iterable[Instruction]:
+    """`cp.async.bulk.tensor [map, {coordinates}], [of]`."""
+    yield from _write(f"tensor.write.global.{rank}", rank, instruction)
+
+
+def expand_reduction(
+    rank: str, operation: str, _: str, instruction: Instruction
+) -> Iterable[Instruction]:
+    """`cp.reduce.async.bulk.tensor [map, {coordinates}], [of]`."""
+    yield from _write(f"tensor.reduce.global.{rank}{operation}", rank, instruction)
+
+
+def _write(opcode: str, rank: str, instruction: Instruction) -> Iterator[Instruction]:
+    destination, source = instruction.operands[:2]
+    yield from _locate(rank, destination, instruction)
+    box = _MAP, _FIRST, _END
+    yield substitute(instruction, f"tensor.read.shared.{rank}", BULK_SOURCE, source, *box)
+    yield substitute(instruction, opcode, Address(_PLACE, 0), BULK_SOURCE, *box)
+
+
+def _locate(rank: str, operand: Operand, instruction: Instruction) -> Iterator[Instruction]:
+    """Load the map of `[map, {coordinates}]`, and find the place of the box and its part inside.
+
+    Raises:
+        ValueError: There are other operands.
+    """
+    if not isinstance(operand, Vector) or len(operand.items) != 2:
+        raise ValueError(f"{instruction.opcode} has no [map, {{coordinates}}]")
+    dimensions = int(rank[0])
+    coordinates = items_of(operand.items[1])
+    if len(coordinates) != dimensions:
+        raise ValueError(f"{instruction.opcode} has {len(coordinates)} coordinates")
+
+    def do(opcode: str, *operands: Operand) -> Instruction:
+        return substitute(instruction, opcode, *operands)
+
+    yield do("mov.b64", _MAP, operand.items[0])
+    for first in range(0, LAYOUT, 2):
+        yield do("tensor.map", Vector(_WORDS[first : first + 2]), Address(_MAP, 8 * first))
+    yield do("mov.b64", _PLACE, _WORDS[0])
+    for number, coordinate in enumerate(coordinates):
+        before, inside = _BEFORE[number], _INSIDE[number]
+        extent = _WORDS[EXTENTS + number]
+        yield do("cvt.s64.s32", _STEP, coordinate)
+        yield do("mad.lo.s64", _PLACE, _STEP, _WORDS[STRIDES + number], _PLACE)
+        yield do("shr.u64", _SPAN, extent, Immediate("int", 32))
+        yield do("and.b64", _EXTENT, extent, Immediate("int", 0xFFFFFFFF))
+        # At an edge, the operands of min and max give the value that is the same for many blocks.
+        yield do("neg.s64", before, _STEP)
+        yield do("max.s64", before, _ZERO, before)
+        yield do("min.s64", before, before, _SPAN)
+        yield do("sub.s64", inside, _EXTENT, _STEP)
+        yield do("min.s64", inside, inside, _SPAN)
+        yield do("max.s64", inside, _ZERO, inside)
+    yield do(f"tensor.pack.{rank}", _FIRST, *_BEFORE[:dimensions])
+    yield do(f"tensor.pack.{rank}", _END, *_INSIDE[:dimensions])
+
+
+def pack(*counts: Value) -> Value:
+    """Numbers of elements along each dimension, in one word."""
+    word = counts[0].constant(0, U64)
+    for number, count in enumerate(counts):
+        word = word | count.to(U64) << SPAN_BITS * number
+    return word
+
+
+def is_tensor_access(row: Row) -> bool:
+    """Whether an instruction reads or writes what a tensor copy moves."""
+    return row.opcode.startswith(("tensor.read.", "tensor.write.", "tensor.reduce."))
+
+
+def rank_of(row: Row) -> int:
+    """The dimensions of the tensors that an instruction accesses."""
+    return int(row.opcode.split(".")[3][0])
+
+
+def demands_of(row: Row) -> int:
+    """What an instruction demands of its maps: the rank, and above 8 bits a bit for each type."""
+    taken = REDUCTIONS[operation_of(row)] if row.kind == "reduce" else TYPES
+    return rank_of(row) | sum(1 << 8 + number for number, name in enumerate(TYPES) if name in taken)
+
+
+def operation_of(row: Row) -> str:
+    """The operation of a reduction, such as `add`."""
+    return row.opcode.rpartition(".")[2]

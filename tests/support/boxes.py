@@ -1,0 +1,220 @@
+"""Tensor copies in NumPy: what a box of a tensor is, and where it lies in shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+SOURCE = Path(__file__).with_suffix(".cu")
+SHARED_BYTES = 32768
+NANS = {"float16": 0x7FFF, "bfloat16": 0x7FFF, "float32": 0x7FFFFFFF, "float64": (1 << 63) - 1}
+"""The bits that an NVIDIA H200 fills in."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A copy of one box; tuples are in the order of NumPy's shape.
+
+    Attributes:
+        dtype: NumPy's name of the element type.
+        shape: The tensor.
+        extents: The elements that the box spans.
+        at: The coordinates of its first element.
+        offset: Where it lies in shared memory, bytes.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    extents: tuple[int, ...]
+    at: tuple[int, ...]
+    swizzle: int = 0
+    steps: tuple[int, ...] = ()
+    fill: str = "zeros"
+    offset: int = 0
+    padding: int = 0  # bytes behind each row
+
+    @property
+    def width(self) -> int:
+        """Bytes of an element."""
+        return np.dtype(getattr(ml_dtypes, self.dtype, self.dtype)).itemsize
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from an element to the next along each dimension but the last."""
+        row = self.shape[-1] * self.width + self.padding
+        return tuple(row * prod(self.shape[n:-1]) for n in range(1, len(self.shape)))
+
+    @property
+    def tensor_bytes(self) -> int:
+        """The bytes of the whole tensor."""
+        return prod(self.shape[:-1]) * (self.shape[-1] * self.width + self.padding)
+
+    @property
+    def copied(self) -> tuple[int, ...]:
+        """Elements that are copied along each dimension."""
+        steps = self.steps or (1,) * len(self.shape)
+        return tuple(-(-e // step) for e, step in zip(self.extents, steps, strict=True))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the box in shared memory."""
+        return prod(self.copied) * self.width
+
+    def places(self) -> Iterator[tuple[int, int | None]]:
+        """For each element, its place in shared memory, and in the tensor if it lies there."""
+        steps, strides = self.steps or (1,) * len(self.shape), (*self.strides, self.width)
+        row = self.copied[-1]
+        pitch = max(row * self.width, self.swizzle)
+        for number, index in enumerate(product(*map(range, self.copied))):
+            linear = self.offset + number // row * pitch + number % row * self.width
+            pieces = max(self.swizzle // 16, 1)
+            place = linear ^ ((linear >> 7) % pieces) << 4
+            where = [a + i * s for a, i, s in zip(self.at, index, steps, strict=True)]
+            inside = all(0 <= w < extent for w, extent in zip(where, self.shape, strict=True))
+            yield place, sum(w * s for w, s in zip(where, strides, strict=True)) if inside else None
+
+    def loaded(self, tensor: NDArray[np.uint8], shared: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Shared memory after a load."""
+        result = shared.copy()
+        outside = (NANS[self.dtype] if self.fill == "nan" else 0).to_bytes(self.width, "little")
+        for place, source in self.places():
+            new = tensor[source : source + self.width] if source is not None else list(outside)
+            result[place : place + self.width] = new
+        return result
+
+    def stored(self, tensor: NDArray[np.uint8], shared: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The tensor after a store."""
+        result = tensor.copy()
+        for place, target in self.places():
+            if target is not None:
+                result[target : target + self.width] = shared[place : place + self.width]
+        return result
+
+    def arguments(self) -> dict[str, Any]:
+        """What `memlab.tensor_map` takes besides the array."""
+        return {
+            "box": self.extents,
+            "shape": self.shape,
+            "strides": self.strides or None,
+            "step": self.steps or None,
+            "swizzle": self.swizzle,
+            "fill": self.fill,
+        }
+
+    def numbers(self) -> NDArray[np.int32]:
+        """The array `at` of the kernels."""
+        at = (*self.at[::-1], *[0] * (5 - len(self.at)))
+        return np.array([*at, self.offset, self.nbytes, 0, 0, 0], np.int32)
+
+
+def random_box(rng: np.random.Generator) -> Box:
+    """A box of any rank, which may lie partly outside its tensor."""
+    dtype = str(
+        rng.choice(["uint8", "float16", "bfloat16", "int32", "float32", "float64", "int64"])
+    )
+    width = np.dtype(getattr(ml_dtypes, dtype, dtype)).itemsize
+    rank = int(rng.integers(1, 6))
+    swizzle = int(rng.choice([0, 0, 32, 64, 128]))
+    least = 16 // width
+    row = least * int(rng.integers(1, swizzle // 16 + 1 if swizzle else 8))
+    row = min(row, 256 // least * least)
+    outer = [int(rng.integers(1, (10, 6, 4, 3)[n])) for n in range(rank - 1)]
+    steps = tuple(int(rng.integers(1, 4)) for _ in outer) if rng.random() < 0.4 else ()
+    while prod(outer) * max(row * width, swizzle) > SHARED_BYTES // 2:
+        outer[int(np.argmax(outer))] //= 2
+    shape = tuple(int(rng.integers(1, 2 * extent + 3)) for extent in outer)
+    inner = int(rng.integers(1, 2 * row + 1))
+    padding = -inner * width % 16 + 16 * int(rng.integers(0, 3))
+    at = tuple(
+        int(rng.integers(-extent - 1, size + 2)) for extent, size in zip(outer, shape, strict=True)
+    )
+    pieces = int(rng.integers(-row // least - 1, inner // least + 2))
+    return Box(
+        dtype,
+        (*shape, inner),
+        (*outer, row),
+        (*at, pieces * least),
+        swizzle,
+        (*steps, 1) if steps else (),
+        "nan" if "float" in dtype and rng.random() < 0.3 else "zeros",
+        128 * int(rng.integers(0, 8)),
+        padding,
+    )
+
+
+@dataclass(frozen=True)
+class Im2colBox:
+    """A copy in the mode im2col; tuples are in the order of NumPy's shape: images to channels.
+
+    Attributes:
+        dtype: NumPy's name of the element type.
+        shape: The tensor.
+        extents: Pixels and channels of a copy.
+        at: The coordinates of its first element.
+        lower: The lower corner.
+        upper: The upper corner.
+        offsets: Added to the place of each pixel.
+        steps: As of a `Box`.
+        swizzle: As of a `Box`.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    extents: tuple[int, int]
+    at: tuple[int, ...]
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    offsets: tuple[int, ...]
+    steps: tuple[int, ...] = ()
+    swizzle: int = 0
+    offset: int = 0
+
+    @property
+    def width(self) -> int:
+        """Bytes of an element."""
+        return np.dtype(getattr(ml_dtypes, self.dtype, self.dtype)).itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the box in shared memory."""
+        return prod(self.extents) * self.width
+
+    def pixels(self) -> Iterator[tuple[int, ...]]:
+        """The coordinates of the pixels, images first, without the offsets."""
+        steps = self.steps or (1,) * len(self.shape)
+        pixel = list(self.at[:-1])
+        for _ in range(self.extents[0]):
+            yield tuple(pixel)
+            for axis in range(len(pixel) - 1, 0, -1):
+                pixel[axis] += steps[axis]
+                if pixel[axis] < self.shape[axis] + self.upper[axis - 1]:
+                    break
+                pixel[axis] = self.lower[axis - 1]
+            else:
+                pixel[0] += steps[0]
+
+    def loaded(self, tensor: NDArray[np.uint8], shared: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Shared memory after a load."""
+        result, width = shared.copy(), self.width
+        elements = tensor.view(f"V{width}").reshape(self.shape)
+        pieces = max(self.swizzle // 16, 1)
+        for number, pixel in enumerate(self.pixels()):
+            where = (pixel[0], *(x + o for x, o in zip(pixel[1:], self.offsets, strict=True)))
+            inside = all(0 <= w < extent for w, extent in zip(where, self.shape[:-1], strict=True))
+            for channel in range(self.extents[1]):
+                linear = self.offset + (number * self.extents[1] + channel) * width
+                place = linear ^ ((linear >> 7) % pieces) << 4
+                of = self.at[-1] + channel
+                new = bytes(width)
+                if inside and 0 <= of < self.shape[-1]:
+                    new = elements[(*where, of)].tobytes()
+                result[place : place + width] = np.frombuffer(new, np.uint8)
+        return result
