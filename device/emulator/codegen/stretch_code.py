@@ -7,7 +7,8 @@ that execute the stretch. In between, the other lanes may hold anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +16,14 @@ import numpy as np
 from llvmlite import ir
 
 from memlab.device.emulator.codegen.bulk.box_reductions import reduce_box
-from memlab.device.emulator.codegen.bulk.loops import bit_loop
+from memlab.device.emulator.codegen.bulk.loops import bit_loop, count_loop
 from memlab.device.emulator.codegen.bulk.moves import bulk_function
 from memlab.device.emulator.codegen.frame import FrameLayout
 from memlab.device.emulator.codegen.layout import ADDRESSES, Addresses, Context
 from memlab.device.emulator.codegen.records import Pointer, Reference, building
 from memlab.device.emulator.codegen.stretches import Stretch
-from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access
+from memlab.device.emulator.isa.address_space import map_to_rank
+from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access, is_multicast
 from memlab.device.emulator.isa.asynchronous.tensor_copies import demands_of, is_tensor_access
 from memlab.device.emulator.isa.rows import Row
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
@@ -179,6 +181,8 @@ class _StretchWriter:
                 self._fetch(index, step, guard)
             case "load" | "store" | "reduce" if is_bulk_access(step.row):
                 self._copy_bulk(index, step, guard)
+            case "atomic" if is_multicast(step.row):
+                self._complete_in_ranks(index, step, guard)
             case "load" | "store" | "atomic" | "reduce":
                 self._access(index, step, guard)
             case "nothing":
@@ -307,29 +311,95 @@ class _StretchWriter:
         assert isinstance(address, Address)
         names = [f"bulk{number}" for number in range(len(inputs))]
         buffers = [self._buffer(name) for name in names]
-        for buffer, operand, ptx_type in zip(buffers, inputs, row.of, strict=True):
-            b.store(self._source(operand, ptx_type).ir, buffer, align=_ALIGNMENT_BYTES)
+        values = [self._source(o, t) for o, t in zip(inputs, row.of, strict=True)]
+        for buffer, value in zip(buffers, values, strict=True):
+            b.store(value.ir, buffer, align=_ALIGNMENT_BYTES)
         record = shared_stack_array(b, "bulk", BYTE, ADDRESSES.itemsize)
         place = self._addresses(address, row.space, row.opcode)
         Reference(record, Addresses).address = Value(b, place, S64)
         site = (self._field("sites") + self._code.sites[index]).start
         result, lanes = self._buffer("places"), self._mask if guard is None else guard.word
         # A guard that holds for no lane leaves an empty mask, for which nothing happens.
-        if is_tensor_access(row):
-            demands = I64(demands_of(row))
-            buffers += [result] if reads else []
-            name = "read_box" if reads else "write_box"
-            self._call_runtime(name, record, site, lanes, self._warp, demands, *buffers)
-            if row.kind == "reduce":
-                reduce_box(b, row, self._context, record, site, lanes, self._warp, *buffers)
-        elif reads:
-            self._call_runtime("read_bulk", record, site, lanes, self._warp, *buffers, result)
         if reads:
+            arguments = [site, lanes, self._warp, *buffers, result]
+            name = "read_bulk"
+            if is_tensor_access(row):
+                arguments.insert(3, I64(demands_of(row)))
+                name = "read_box"
+            self._call_runtime(name, record, *arguments)
             loaded = b.load(result, typ=shaped(U64, WARP_SIZE), align=_ALIGNMENT_BYTES)
             self._set(operands[0], Value(b, loaded, U64), row.to[0], guard)
-        elif not is_tensor_access(row):
-            self._call_runtime("place_bulk", record, site, lanes, self._warp, *buffers, result)
-            b.call(bulk_function(b, row), [lanes, result, *buffers])
+        elif is_multicast(row):
+            *buffers, _ = buffers
+            with self._each_rank(lanes, values[-1], place) as (chosen, there):
+                Reference(record, Addresses).address = there
+                for buffer, value in zip(buffers, values[:-1], strict=True):  # what the last took
+                    b.store(value.ir, buffer, align=_ALIGNMENT_BYTES)
+                self._write_bulk(row, record, site, chosen, buffers)
+        else:
+            self._write_bulk(row, record, site, lanes, buffers)
+
+    def _write_bulk(
+        self,
+        row: Row,
+        record: ir.Value,
+        site: ir.Value,
+        lanes: ir.Value,
+        buffers: Sequence[ir.Value],
+    ) -> None:
+        """Write, or combine with what is there, what a bulk copy has read."""
+        b, places = self._b, self._buffer("places")
+        if is_tensor_access(row):
+            demands = I64(demands_of(row))
+            self._call_runtime("write_box", record, site, lanes, self._warp, demands, *buffers)
+            if row.kind == "reduce":
+                reduce_box(b, row, self._context, record, site, lanes, self._warp, *buffers)
+            return
+        self._call_runtime("place_bulk", record, site, lanes, self._warp, *buffers, places)
+        b.call(bulk_function(b, row), [lanes, places, *buffers])
+
+    def _complete_in_ranks(
+        self, index: int, step: DecodedInstruction, guard: _Guard | None
+    ) -> None:
+        """The completion of bytes at a barrier of each of several blocks."""
+        b, row, (_, address, *inputs) = self._b, step.row, step.instruction.operands
+        assert isinstance(address, Address)
+        change, ranks = (self._source(o, t) for o, t in zip(inputs, row.of, strict=True))
+        values, pointers, old = (self._buffer(name) for name in ("values0", "pointers", "old"))
+        b.store(change.ir, values, align=_ALIGNMENT_BYTES)
+        record = shared_stack_array(b, "ranks", BYTE, ADDRESSES.itemsize)
+        site = (self._field("sites") + self._code.sites[index]).start
+        lanes = self._mask if guard is None else guard.word
+        place = self._addresses(address, row.space, row.opcode)
+        with self._each_rank(lanes, ranks, place) as (chosen, there):
+            Reference(record, Addresses).address = there
+            b.call(self._runtime("resolve"), [self._context, record, site, chosen, self._warp])
+            self._call_runtime("prepare_atomic", record, site, chosen, pointers)
+            function = _atomic_function(b, row, U64, [U64])
+            b.call(function, [chosen, pointers, old, values])
+
+    @contextmanager
+    def _each_rank(
+        self, lanes: ir.Value, ranks: Value, place: ir.Value
+    ) -> Iterator[tuple[ir.Value, Value]]:
+        """A loop over the blocks of the cluster to whose shared memory some lanes write.
+
+        Args:
+            lanes: The lanes, as `i32`.
+            ranks: A bit for the rank of each block, 16 bits per lane.
+            place: The addresses in the own block, `<32 x i64>`.
+
+        Yields:
+            The lanes that write to a block, at least one; and the addresses there.
+        """
+        b = self._b
+        with count_loop(b, I64(ranks.type.bits)) as number:
+            shift = broadcast(Value(b, number, U64).to(ranks.type), WARP_SIZE)
+            chosen = b.and_(lanes, b.bitcast((ranks >> shift & 1 != 0).ir, I32))
+            with b.if_then(b.icmp_unsigned("!=", chosen, I32(0))):
+                rank = broadcast(Value(b, number, U64).to(U32), WARP_SIZE)
+                there = map_to_rank(Value(b, place, U64), rank)
+                yield chosen, there.bits(S64)
 
     def _call(
         self,

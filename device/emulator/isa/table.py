@@ -392,6 +392,18 @@ for end, to, of in (
             *(("{.add.noftz}.{f16,bf16}",) if to == "global" else ()),
         ):
             op(f"cp.reduce.async.bulk.{end}{pattern}", choosing=reduction, kind="macro")
+pattern = f"cp.async.bulk.shared::cluster.global{_AT_BARRIER}.multicast::cluster"
+op(pattern, "", partial(bulk_copies.expand_copy, "shared", "global"), kind="macro")
+for name, end in (
+    ("st", "{,.v2,.v4}.{b32,b64,u32,u64,s32,s64,f32,f64}"),
+    *((f"red.{each}", "{}.{u32}") for each in ("inc", "dec")),
+    *((f"red.{each}", "{}.{u32,s32}") for each in ("min", "max")),
+    *((f"red.{each}", "{}.{b32}") for each in ("and", "or", "xor")),
+    ("red.add", "{}.{u32,s32,u64}"),
+):
+    word, dot, operation = name.partition(".")
+    pattern = f"{word}.async.shared::cluster{_AT_BARRIER}{dot}{operation}{end}"
+    op(pattern, choosing=partial(bulk_copies.expand_remote, name), kind="macro")
 op("cp.async.bulk.prefetch.L2.global", kind="nothing")
 _RANKS = "1d,2d,3d,4d,5d"
 _TILED = f".{{{_RANKS}}}.global.shared{{,.tile}}.bulk_group"
@@ -426,6 +438,8 @@ for space in ("global", "shared"):
     op(f"tensor.write.{space}.{{{_RANKS}}}", "b64 b64 b64 b64 ->", kind="store", **more)
     op(f"bulk.read.{space}", "u32 -> b64", kind="load", **more)
     op(f"bulk.write.{space}", "b64 u32 ->", kind="store", **more)
+    if space == "shared":
+        op("bulk.write.shared multicast", "b64 u32 b16 ->", kind="store", **more)
     for end, function in (
         ("add.{u32,s32,u64,s64}", operator.add),
         ("min.{u32,s32,u64,s64}", minimum),
@@ -595,12 +609,17 @@ op("mbarrier.change.complete", "u32 -> u64", mbarrier.completed_change)
 op("mbarrier.over", "u64 u64 -> pred", mbarrier.is_phase_complete)
 op("mbarrier.over.parity", "u64 u32 -> pred", mbarrier.is_parity_complete)
 for drop in ("", "_drop"):
-    pattern = f"atom{{,.shared,.shared::cluster}}.arrive{drop}{{}}.{{u64}} mbarrier"
     function = partial(mbarrier.changed_state, drop)
+    pattern = f"atom{{,.shared}}.arrive{drop}{{}}.{{u64}} mbarrier"
     op(pattern, "u64 -> u64", function, kind="atomic", fields=_access)
+    pattern = f"atom.shared::cluster.arrive{drop}.u64 mbarrier"  # an H200 counts none of these
+    more = {"space": "shared", "view": CLUSTER_VIEW, "counted": False}
+    op(pattern, "u64 -> u64", function, kind="atomic", **more)
 function = partial(mbarrier.changed_state, "")
 more = {"space": "shared", "view": bulk_copies.VIEW}
-op("atom.shared.arrive.u64 mbarrier of a bulk copy", "u64 -> u64", function, kind="atomic", **more)
+name = "atom.shared.arrive.u64 mbarrier of a bulk copy"
+op(name, "u64 -> u64", function, kind="atomic", **more)
+op(f"{name} multicast", "u64 b16 -> u64", function, kind="atomic", **more)
 op("fence{,.sc,.mbarrier_init,.proxy.alias}", kind="nothing")
 op("fence.proxy.async{,.global,.shared,.shared::cluster}", kind="nothing")
 op("fence.proxy.tensormap::generic", kind="nothing")

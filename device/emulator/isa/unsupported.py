@@ -16,7 +16,7 @@ _TEXTURES = (
 _ADVICE = (
     (
         r"cp\.(reduce\.)?async\.bulk\.(?!tensor)",
-        "of bulk copies it knows those of one block; others, such as multicast, need a GPU",
+        "of bulk copies it knows those without a mask of bytes; others need a GPU",
     ),
     (
         r"cp\.(reduce\.)?async\.bulk\.tensor|tensormap",

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import memlab
+from tests.device.emulation import test_cluster_copies as copies
 from tests.device.emulation import test_clusters as emulated
 
 pytestmark = pytest.mark.gpu
@@ -46,6 +47,23 @@ def test_the_registers_of_clusters_are_those_of_the_emulator(
         for more in (GPU, {})
     ]
     np.testing.assert_array_equal(*tables)
+
+
+@pytest.mark.parametrize(
+    ("entry", "more"),
+    [
+        ("store", ()),
+        ("store_wide", ()),
+        ("reduce", ()),
+        ("copy", ()),
+        ("multicast", (0b1010,)),
+        ("arrive", ()),
+    ],
+)
+def test_asynchronous_copies_between_blocks(entry: str, more: tuple[int, ...]) -> None:
+    _, measured = copies.launch(entry, *more, **GPU)
+    _, counted = copies.launch(entry, *more)
+    np.testing.assert_array_equal(measured.outputs["out"], counted.outputs["out"])
 
 
 def test_blocks_of_a_cluster_are_at_different_barriers() -> None:

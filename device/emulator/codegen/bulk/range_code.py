@@ -1,7 +1,7 @@
 """The runtime's bulk copies: finds, checks and counts what the copy engine reads and writes.
 
-A lane reads or writes a whole range of one state space. Its sectors are counted where it lies in
-global memory.
+A lane reads or writes a whole range of one state space, in shared memory also that of another block
+of the cluster. Its sectors are counted where it lies in global memory.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from memlab.device.emulator.codegen.cost_code import cost_of
 from memlab.device.emulator.codegen.lane_code import (
     GLOBAL,
     NO_WINDOW,
+    SHARED,
     find_array,
     note_fault,
+    peer_of,
     warp_base,
     window_group,
     window_start,
@@ -20,6 +22,7 @@ from memlab.device.emulator.codegen.lane_code import (
 from memlab.device.emulator.codegen.layout import Addresses, Context, Cost, Site
 from memlab.device.emulator.codegen.pattern_code import add_cost
 from memlab.device.emulator.codegen.records import (
+    Address,
     Int32,
     Pointer,
     Word,
@@ -28,6 +31,7 @@ from memlab.device.emulator.codegen.records import (
 )
 from memlab.device.emulator.codegen.trace_code import trace_sectors
 from memlab.device.emulator.codegen.use_code import mark_range, note_use, unit_of
+from memlab.device.emulator.isa.address_space import RANK_UNIT
 from memlab.device.emulator.isa.asynchronous.bulk_copies import PIECE_BYTES, SIZE_FAULT
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 
@@ -97,18 +101,18 @@ def place_bulk(
         0; on a fault, which is noted in the context, 1.
     """
     held = field_pointer(record, "address", int)
-    segment = context.segments[site.space]
     for lane in set_bits(mask):
         address, size = held[lane] + site.offset, sizes[lane]
         if not take_bulk(context, site, lane, warp, address, size):
             return 1
         group = window_group(sources[lane])
-        origin = sources[lane] - window_start(group)
-        if group == NO_WINDOW or not is_bulk_inside(context, group, origin, size):
+        source = 0
+        if group != NO_WINDOW:
+            source = bulk_start(context, group, warp, sources[lane] - window_start(group), size)
+        if source == 0:
             sizes[lane] = 0
-        else:
-            sources[lane] = warp_base(context, context.segments[group], warp) + origin
-        places[lane] = warp_base(context, segment, warp) + address
+        sources[lane] = source
+        places[lane] = bulk_start(context, site.space, warp, address, size)
         if site.space == GLOBAL and sizes[lane]:
             first, last = unit_of(context, address), unit_of(context, address + size - 1)
             mark_range(context, context.units_written + first, last - first + 1)
@@ -119,10 +123,11 @@ def place_bulk(
 def take_bulk(context: Context, site: Site, lane: int, warp: int, address: int, size: int) -> bool:
     """Check what a lane accesses, note its use and count it; whether it is not at fault."""
     space = site.space
-    if (address | size) & (PIECE_BYTES - 1) or not is_bulk_inside(context, space, address, size):
+    start = bulk_start(context, space, warp, address, size)
+    if (address | size) & (PIECE_BYTES - 1) or start == 0:
         places, fault = room(int, WARP_SIZE), address
         if address & (PIECE_BYTES - 1) == 0:
-            fault = bulk_outside(context, space, address, size)
+            fault = bulk_outside(context, space, warp, address, size)
         for number in range(WARP_SIZE):
             places[number] = fault
         note_fault(context, site, space, 1 << lane, places, warp)
@@ -143,12 +148,31 @@ def is_bulk_inside(context: Context, space: int, address: int, size: int) -> boo
 
 
 @compiled
-def bulk_outside(context: Context, space: int, address: int, size: int) -> int:
+def bulk_start(context: Context, space: int, warp: int, address: int, size: int) -> Address:
+    """The host address of a range, which may lie in another block's shared memory.
+
+    It is 0 for one that is not inside an array of global memory, or inside a segment.
+    """
+    segment = context.segments[space]
+    if is_bulk_inside(context, space, address, size):
+        return warp_base(context, segment, warp) + address
+    if space != SHARED:
+        return 0
+    block, offset = peer_of(context, warp, address), address & (RANK_UNIT - 1)
+    if block < 0 or offset + size > segment.size:
+        return 0
+    return segment.base + block * segment.block_bytes + offset
+
+
+@compiled
+def bulk_outside(context: Context, space: int, warp: int, address: int, size: int) -> int:
     """The first piece of a range that is not inside; the size's own fault if there is none."""
     end = context.segments[space].size
     if space == GLOBAL:
         index = find_array(context, address)
         end = context.arrays[index].end if index >= 0 else address
+    elif space == SHARED and peer_of(context, warp, address) >= 0:
+        end += address & -RANK_UNIT
     if address >= 0 and address + size <= end:
         return SIZE_FAULT
     return address if address < 0 or address >= end else end & -PIECE_BYTES

@@ -1,5 +1,10 @@
 """Bulk copies: `cp.async.bulk` and `cp.reduce.async.bulk` between global and shared memory.
 
+Shared memory may be that of another block of the cluster; a copy to several of its blocks at once
+(`.multicast::cluster`) writes to the same place of each, and completes its bytes at each one's
+barrier. `st.async` and `red.async` are stores and reductions in the memory of another block which
+complete bytes like a copy.
+
 Each becomes an instruction that reads (`bulk.read`) and one that writes (`bulk.write`, or
 `bulk.reduce` with an operation), which the copy engine of the SM executes on a GPU. Between the
 two, a register holds the generic address of the source. A copy is executed at once: it may complete
@@ -14,7 +19,7 @@ from dataclasses import replace
 from memlab.device.emulator.isa import mbarrier
 from memlab.device.emulator.isa.macros import BULK_SOURCE, substitute
 from memlab.device.emulator.isa.rows import Row
-from memlab.device.emulator.ptx.parser import Instruction, Operand
+from memlab.device.emulator.ptx.parser import TYPE_BYTES, Immediate, Instruction, Operand
 
 PIECE_BYTES = 16
 """Addresses and sizes of bulk copies are multiples of it (PTX ISA, "cp.async.bulk")."""
@@ -23,12 +28,15 @@ SIZE_FAULT = 1 << 61
 """Stands for the address of a copy whose size is no such multiple; nothing is allocated there."""
 FAULT_TEXT = f"the size of the bulk copy is no multiple of {PIECE_BYTES} bytes"
 
+_MULTICAST = " multicast"
+"""The end of the opcodes of instructions that write to several blocks."""
+
 VIEW = "bulk"
 """The `Row.view` of what the copy engine executes."""
 
 
 def expand_copy(to: str, of: str, instruction: Instruction) -> Iterable[Instruction]:
-    """`cp.async.bulk [to], [of], size{, [barrier]}` between two state spaces."""
+    """`cp.async.bulk [to], [of], size{, [barrier]{, ranks}}` between two state spaces."""
     yield from _expand(f"bulk.write.{to}", of, instruction)
 
 
@@ -40,20 +48,52 @@ def expand_reduction(
 
 
 def _expand(write: str, of: str, instruction: Instruction) -> Iterable[Instruction]:
-    destination, source, size, *barriers = instruction.operands
+    destination, source, size, *more = instruction.operands
+    barrier, ranks = (*more, None, None)[:2]
     yield substitute(instruction, f"bulk.read.{of}", BULK_SOURCE, source, size)
-    yield substitute(instruction, write, destination, BULK_SOURCE, size)
-    for barrier in barriers:
-        yield from complete(instruction, barrier, size)
+    yield multicast(substitute(instruction, write, destination, BULK_SOURCE, size), ranks)
+    if barrier is not None:
+        yield from complete(instruction, barrier, size, ranks)
 
 
-def complete(instruction: Instruction, barrier: Operand, size: Operand) -> Iterable[Instruction]:
-    """The copy engine completes the bytes of a copy at its barrier."""
-    opcode = "mbarrier.complete_tx.shared.b64"
-    completion = substitute(instruction, opcode, barrier, size)
+def complete(
+    instruction: Instruction, barrier: Operand, size: Operand, ranks: Operand | None = None
+) -> Iterable[Instruction]:
+    """The copy engine completes the bytes of a copy at its barrier, or at one of each rank."""
+    completion = substitute(instruction, "mbarrier.complete_tx.shared.b64", barrier, size)
     *change, last = mbarrier.expand_transactions(completion)
     yield from change
-    yield replace(last, opcode=f"{last.opcode} of a bulk copy")
+    yield multicast(replace(last, opcode=f"{last.opcode} of a bulk copy"), ranks)
+
+
+def multicast(instruction: Instruction, ranks: Operand | None) -> Instruction:
+    """A write or a completion in the shared memory of some blocks of the cluster.
+
+    Args:
+        instruction: It, in the own block.
+        ranks: A bit for the rank of each block, of 16 bits; None for the own block alone.
+    """
+    if ranks is None:
+        return instruction
+    operands = (*instruction.operands, ranks)
+    return substitute(instruction, f"{instruction.opcode}{_MULTICAST}", *operands)
+
+
+def is_multicast(row: Row) -> bool:
+    """Whether an instruction writes to several blocks; its last operand tells which."""
+    return row.opcode.endswith(_MULTICAST)
+
+
+def expand_remote(
+    access: str, vector: str, ptx_type: str, instruction: Instruction
+) -> Iterable[Instruction]:
+    """`st.async [to], value, [barrier]`, and `red.async` with an access such as `red.add`."""
+    destination, value, barrier = instruction.operands
+    name, *operation = access.split(".")
+    words = (name, "shared::cluster", *operation)
+    size = TYPE_BYTES[ptx_type] * int(vector[2:] or 1)
+    yield substitute(instruction, f"{'.'.join(words)}{vector}.{ptx_type}", destination, value)
+    yield from complete(instruction, barrier, Immediate("int", size))
 
 
 def is_bulk_access(row: Row) -> bool:

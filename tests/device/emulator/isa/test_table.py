@@ -217,8 +217,8 @@ def test_an_unknown_opcode_is_named_with_its_lines() -> None:
     ("line", "advice"),
     [
         (
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster",
-            "multicast",
+            "cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%r0], [%r0], 16, %r0",
+            "without a mask",
         ),
         ("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32", "others need a GPU"),
         ("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "others need a GPU"),
