@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from memlab.kernels.launch import Arrays
+    from memlab.kernels.launch import Arrays, Dim3
 
 BANKS = 32
 STRIDE_BLOCK = 1024
@@ -29,6 +29,8 @@ STRIDE_PARAMETERS = (
         maximum=BANKS,
     ),
 )
+VECTORIZED_EDGE = 64
+VECTORIZED_BLOCK = (16, 16, 1)  # a thread moves 4 elements of a row
 TRANSPOSE_PARAMETERS = (
     Parameter("width", "Columns of the matrix", default=2048),
     Parameter("height", "Rows of the matrix", default_text="the width"),
@@ -56,12 +58,25 @@ def launch_bank_stride(kernel: Kernel, values: Mapping[str, Any], limits: Limits
 
 def launch_transpose(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
     """Launch a transpose: 32 x 8 threads per square of 32 x 32 elements."""
+    return _launch_transpose(
+        kernel, values, TRANSPOSE_TILE, (TRANSPOSE_TILE, TRANSPOSE_BLOCK_ROWS, 1)
+    )
+
+
+def launch_transpose_vectorized(
+    kernel: Kernel, values: Mapping[str, Any], limits: Limits
+) -> Launch:
+    """Launch a transpose: 16 x 16 threads per square of 64 x 64 elements."""
+    return _launch_transpose(kernel, values, VECTORIZED_EDGE, VECTORIZED_BLOCK)
+
+
+def _launch_transpose(kernel: Kernel, values: Mapping[str, Any], edge: int, block: Dim3) -> Launch:
     width = values["width"]
     height = values["height"] or width
     return kernel.launch(
         {"width": width} if width == height else {"width": width, "height": height},
-        grid=(block_count(width, TRANSPOSE_TILE), block_count(height, TRANSPOSE_TILE), 1),
-        block=(TRANSPOSE_TILE, TRANSPOSE_BLOCK_ROWS, 1),
+        grid=(block_count(width, edge), block_count(height, edge), 1),
+        block=block,
         arguments=(
             Buffer("a", (height, width), "float32", "in"),
             Buffer("b", (width, height), "float32", "out"),

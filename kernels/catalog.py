@@ -110,6 +110,13 @@ CATALOG: dict[str, Kernel] = {
             make_launch=image.launch_blur_tiled,
         ),
         Kernel(
+            name="blur-vectorized",
+            summary="Image blur; a thread averages 4 x 4 pixels in registers",
+            source_file="blur_vectorized.cu",
+            parameters=image.VECTORIZED_PARAMETERS,
+            make_launch=image.launch_blur_vectorized,
+        ),
+        Kernel(
             name="aligned",
             summary="Copy; a warp reads one aligned line",
             source_file="aligned.cu",
@@ -153,6 +160,13 @@ CATALOG: dict[str, Kernel] = {
             max_elements=MAX_SIZE_T_INDEXED_ELEMENTS,
         ),
         Kernel(
+            name="copy-vectorized",
+            summary="Copy; every thread moves 16 bytes at a time",
+            source_file="copy_vectorized.cu",
+            parameters=(coalescing.WORDS_PARAMETER,),
+            make_launch=coalescing.launch_vectorized,
+        ),
+        Kernel(
             name="row-sum",
             summary="Sums along rows, one thread per row; uncoalesced",
             source_file="row_sum.cu",
@@ -161,11 +175,27 @@ CATALOG: dict[str, Kernel] = {
             max_elements=MAX_SIZE_T_INDEXED_ELEMENTS,
         ),
         Kernel(
+            name="row-sum-block",
+            summary="Sums along rows, one block per row; coalesced",
+            source_file="row_sum_block.cu",
+            parameters=sums.PARAMETERS,
+            make_launch=sums.launch_row_sum_block,
+            max_elements=MAX_SIZE_T_INDEXED_ELEMENTS,
+        ),
+        Kernel(
             name="column-sum",
             summary="Sums along columns, one thread per column; coalesced",
             source_file="column_sum.cu",
             parameters=sums.PARAMETERS,
             make_launch=sums.launch_column_sum,
+            max_elements=MAX_SIZE_T_INDEXED_ELEMENTS,
+        ),
+        Kernel(
+            name="column-sum-block",
+            summary="Sums along columns, one block per 64 columns",
+            source_file="column_sum_block.cu",
+            parameters=sums.PARAMETERS,
+            make_launch=sums.launch_column_sum_block,
             max_elements=MAX_SIZE_T_INDEXED_ELEMENTS,
         ),
         Kernel(
@@ -195,6 +225,13 @@ CATALOG: dict[str, Kernel] = {
             source_file="transpose_padded.cu",
             parameters=banks.TRANSPOSE_PARAMETERS,
             make_launch=banks.launch_transpose,
+        ),
+        Kernel(
+            name="transpose-vectorized",
+            summary="Transpose through shared memory, 16 bytes at a time",
+            source_file="transpose_vectorized.cu",
+            parameters=banks.TRANSPOSE_PARAMETERS,
+            make_launch=banks.launch_transpose_vectorized,
         ),
         Kernel(
             name="matmul-column-major",

@@ -1,4 +1,4 @@
-"""Coalescing: six patterns in which the threads of a warp read 32 words of 4 bytes."""
+"""Coalescing: six patterns in which a warp reads 32 words of 4 bytes, and one of 16 bytes each."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 WARP_THREADS = 32
 BLOCK = 256
 WORD_BYTES = 4
+WORDS_PER_THREAD = 4  # of the copy by 16 bytes
 LOAD_INTRINSICS = {"all": "__ldca", "global": "__ldcg"}
 """The cache levels that keep loaded data, and the intrinsic that selects them (CUDA C++ Programming
 Guide, "Load Functions Using Cache Hints")."""
+WORDS_PARAMETER = Parameter("n", "Words that are written", default=4194304)
 PARAMETERS = (
-    Parameter("n", "Words that are written", default=4194304),
+    WORDS_PARAMETER,
     Parameter(
         "cache",
         "Caches that keep loaded data: all, or global (L2 only)",
@@ -52,6 +54,24 @@ STRIDE_PARAMETER = Parameter(
 def launch_aligned(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
     """Launch the copy in which thread i reads word i."""
     return _launch(kernel, values, words=values["n"], position=_identity)
+
+
+def launch_vectorized(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
+    """Launch the copy in which a thread moves four words at once."""
+    n = values["n"]
+    return kernel.launch(
+        {"n": n},
+        grid=(block_count(n, BLOCK * WORDS_PER_THREAD), 1, 1),
+        block=(BLOCK, 1, 1),
+        arguments=(
+            Buffer("a", (n,), "float32", "in"),
+            Buffer("b", (n,), "float32", "out"),
+            Scalar("n", "int32", n),
+        ),
+        flop=0,
+        reference=partial(_copied, position=_identity),
+        tolerance=0.0,
+    )
 
 
 def launch_permuted(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:

@@ -21,16 +21,23 @@ if TYPE_CHECKING:
 FLOAT_BYTES = 4
 BLOCK = (16, 16, 1)
 TILED_BLOCK = (32, 8, 1)  # a warp is one row of the tile, whose words are in different banks
-PARAMETERS = (
+VECTORIZED_BLOCK = (32, 4, 1)
+PIXELS_PER_THREAD = (4, 4, 1)
+MAX_SHUFFLED_RADIUS = 4  # a neighbor in the warp has four pixels of a row
+_EXTENT_PARAMETERS = (
     Parameter("width", "Columns of the image", default=2048),
     Parameter("height", "Rows of the image", default=2048),
+)
+_RADIUS_TEXT = "Pixels averaged to each side"
+PARAMETERS = (
+    *_EXTENT_PARAMETERS,
     Parameter(
-        "radius",
-        "Pixels averaged to each side",
-        default=1,
-        minimum=0,
-        accepts="0 to the image's smaller side",
+        "radius", _RADIUS_TEXT, default=1, minimum=0, accepts="0 to the image's smaller side"
     ),
+)
+VECTORIZED_PARAMETERS = (
+    *_EXTENT_PARAMETERS,
+    Parameter("radius", _RADIUS_TEXT, default=1, minimum=0, maximum=MAX_SHUFFLED_RADIUS),
 )
 
 
@@ -61,6 +68,15 @@ def launch_blur_tiled(kernel: Kernel, values: Mapping[str, Any], limits: Limits)
             f"memory per block; {limits.name} allows {available}: use --radius {widest} or less"
         )
     return _launch(kernel, values, TILED_BLOCK)
+
+
+def launch_blur_vectorized(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
+    """Launch the blur whose threads average 4 x 4 pixels in registers.
+
+    Raises:
+        UsageError: The radius is larger than the image.
+    """
+    return _launch(kernel, values, VECTORIZED_BLOCK, PIXELS_PER_THREAD)
 
 
 def blur_reference(
@@ -105,7 +121,10 @@ def _tile_bytes(radius: int) -> int:
     return (columns + 2 * radius) * (rows + 2 * radius) * FLOAT_BYTES
 
 
-def _launch(kernel: Kernel, values: Mapping[str, Any], block: Dim3) -> Launch:
+def _launch(
+    kernel: Kernel, values: Mapping[str, Any], block: Dim3, pixels: Dim3 = (1, 1, 1)
+) -> Launch:
+    """Make the launch of blocks whose threads compute so many pixels in x and y."""
     width, height, radius = values["width"], values["height"], values["radius"]
     if radius > min(width, height):
         raise UsageError(
@@ -115,7 +134,11 @@ def _launch(kernel: Kernel, values: Mapping[str, Any], block: Dim3) -> Launch:
     additions = _neighbor_count(width, radius) * _neighbor_count(height, radius)
     return kernel.launch(
         {"width": width, "height": height, "radius": radius},
-        grid=(block_count(width, block[0]), block_count(height, block[1]), 1),
+        grid=(
+            block_count(width, block[0] * pixels[0]),
+            block_count(height, block[1] * pixels[1]),
+            1,
+        ),
         block=block,
         arguments=(
             Buffer("in", (height, width), "float32", "in"),
