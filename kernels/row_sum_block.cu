@@ -4,7 +4,7 @@
 // begin anywhere in a line, and words are loaded one by one.
 //
 // What to expect: neighboring threads read neighboring words: 16 sectors per request of 16 bytes a lane,
-// all of it used, where `row-sum` uses an eighth of each sector at once. Eight loads of a thread are
+// all of it used, where `row-sum` uses an eighth of each sector at once. Several loads of a thread are
 // under way before the first is added, and blocks read the matrix in the order of its addresses. Then the
 // sums of the lanes are added by shuffles, and those of the warps in shared memory.
 
