@@ -261,8 +261,9 @@ def command_line(proposal: ProposedLaunch) -> str:
     """The options of a launch as a command line gives them."""
     kernel = proposal.kernel
     words = [kernel.target]
-    for name in ("grid", "block"):
-        words += [f"--{name}", ",".join(map(str, getattr(kernel, name)))]
+    for name in ("grid", "block", "cluster"):
+        if extents := getattr(kernel, name):
+            words += [f"--{name}", ",".join(map(str, extents))]
     if kernel.shared:
         words += ["--shared", str(kernel.shared)]
     options: tuple[tuple[str, tuple[object, ...]], ...] = (

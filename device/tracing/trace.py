@@ -13,7 +13,6 @@ from memlab.device.budget import Budget, EmulationTimeoutError
 from memlab.device.compiler.compile import CompiledKernel
 from memlab.device.emulation.address_names import AddressNames
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulation.representative_block import first_of_clusters
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.program import Program
 from memlab.device.measurement import Progress, ignore_progress
@@ -23,7 +22,7 @@ from memlab.device.tracing.read_counts import ReadCounter
 from memlab.device.tracing.records import ArrayUse, Trace
 from memlab.device.tracing.thread_walk import scalar_arguments, walk_thread
 from memlab.errors import UsageError
-from memlab.kernels.launch import Dim3, Launch
+from memlab.kernels.launch import NO_CLUSTER, Dim3, Launch
 
 SMALL_BLOCK = 16
 """All threads of blocks up to this size are followed; a table of more is too long to read."""
@@ -68,6 +67,11 @@ def trace_launch(
                 f"{buffer.name} is a {buffer.view.kind}, and a trace shows no accesses to it: use "
                 "memlab analyze, which counts them by line"
             )
+    if launch.cluster != NO_CLUSTER:
+        raise UsageError(
+            f"{launch.kernel} runs in clusters of blocks, and a trace follows one block by itself: "
+            "use memlab analyze, which counts their accesses by line"
+        )
     _check_index("block", block, launch.grid, "grid", "blocks")
     _check_index("thread", thread, launch.block, "block", "threads")
     report = progress or ignore_progress
@@ -83,9 +87,7 @@ def trace_launch(
     warp, lanes = np.arange(first, first + WARP_SIZE), execution.grid.padded_threads
     block_recorder = PhaseRecorder(execution.memory, warp, program, lanes)
     report("following the thread", None)
-    tally = execution.record(
-        first_of_clusters(execution, np.array([block], np.int64)), block_recorder
-    )
+    tally = execution.record(np.array([block], np.int64), block_recorder)
     names = AddressNames(launch, execution, compiled.architecture)
     arguments = scalar_arguments(launch, program)
     followed = [thread]

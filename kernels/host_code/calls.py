@@ -488,7 +488,11 @@ def _launch(
 
 
 def record_launch(
-    machine: Machine, kernel: FunctionName, options: Sequence[Value], values: Sequence[Value]
+    machine: Machine,
+    kernel: FunctionName,
+    options: Sequence[Value],
+    values: Sequence[Value],
+    cluster: Value | None = None,
 ) -> None:
     """Record a launch.
 
@@ -497,6 +501,7 @@ def record_launch(
         kernel: The kernel.
         options: Grid, block, shared memory and stream, as far as they are given.
         values: The arguments.
+        cluster: Blocks of a cluster; None where there is no such attribute.
     """
     options, values = ([*map(machine.settled, each)] for each in (options, values))
     tensors.count_elements(machine, values)
@@ -533,6 +538,7 @@ def record_launch(
             machine.exploring > 0,
             machine.loops > 0,
             function is not None and function.template is not None and not _is_known(template),
+            None if cluster is None else _extents(as_dim3(machine.settled(cluster))),
         )
     )
     parameters = function.parameters if function is not None else ()

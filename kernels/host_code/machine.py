@@ -136,6 +136,7 @@ class RecordedLaunch:
         is_explored: Whether the program, as it is run without arguments, would not make it.
         in_loop: Whether it is made in a loop, of which this is the first pass.
         is_undeduced: Whether the kernel is a template whose arguments are not known.
+        cluster: Blocks of a cluster in x, y and z, from a launch attribute; None without it.
     """
 
     kernel: str
@@ -152,6 +153,7 @@ class RecordedLaunch:
     is_explored: bool = False
     in_loop: bool = False
     is_undeduced: bool = False
+    cluster: tuple[Value, Value, Value] | None = None
 
 
 State: TypeAlias = Cell | Allocation

@@ -242,7 +242,8 @@ def _launch_configured(machine: Machine, values: Sequence[Value], passed: list[V
 
     configuration, kernel = target(machine, _at(values, 0)), _at(values, 1)
     if configuration is not None and isinstance(kernel, FunctionName):
-        record_launch(machine, kernel, _configured(configuration.value), passed)
+        cluster = _cluster_dimension(configuration.value)
+        record_launch(machine, kernel, _configured(configuration.value), passed, cluster)
     return number_value(0)
 
 
@@ -258,8 +259,23 @@ def _configured(configuration: Value) -> list[Value]:
     ]
 
 
+def _cluster_dimension(configuration: Value) -> Value | None:
+    """The blocks of a cluster, from the attributes of a `cudaLaunchConfig_t`; None for none."""
+    if not isinstance(configuration, Record) or "attrs" not in configuration.members:
+        return None
+    for attribute in _pointed(configuration.members["attrs"].value):
+        if not isinstance(attribute, Record):
+            continue
+        number, value = (attribute.member(name).value for name in ("id", "val"))
+        if isinstance(number, Unresolved) and number.name == "cudaLaunchAttributeClusterDimension":
+            return value.member("clusterDim").value if isinstance(value, Record) else None
+    return None
+
+
 def _pointed(listed: Value) -> list[Value]:
-    """The arguments to which an array of pointers points."""
+    """What a pointer points to: the elements of an array, or what these point to."""
+    if isinstance(listed, Address):
+        return [listed.cell.value]
     if not isinstance(listed, Pointer):
         return []
     cells = listed.allocation.elements

@@ -153,6 +153,7 @@ def propose_launch(
     grid, block = (_extents(each, names) for each in (launch.grid, launch.block))
     if "0" in (*grid, *block):
         gaps[-1] = "its grid or block would be empty"
+    cluster = [] if launch.cluster is None else _extents(launch.cluster, names)
     shared = _number_text(launch.shared, names) or "0"
     args: list[str | None] = []
     values = launch.arguments
@@ -180,6 +181,7 @@ def propose_launch(
             (
                 *(kernel.grid or grid),
                 *(kernel.block or block),
+                *(kernel.cluster or cluster),
                 kernel.shared or shared,
                 *(kernel.args or filter(None, args)),
             ),
@@ -192,6 +194,7 @@ def propose_launch(
         entry=kernel.entry or launch_entry(launch),
         grid=kernel.grid or tuple(map(_whole_or_text, grid)),
         block=kernel.block or tuple(map(_whole_or_text, block)),
+        cluster=kernel.cluster or tuple(map(_whole_or_text, cluster)),
         shared=kernel.shared or _whole_or_text(shared),
         args=kernel.args or (() if gaps else tuple(text for text in args if text is not None)),
         constants=kernel.constants or constants,

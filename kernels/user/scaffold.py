@@ -233,6 +233,8 @@ def _launched_lines(signature: Signature, launch: ProposedLaunch) -> Iterator[st
         yield f"# symbols = {{ {listed} }}"
     yield f"grid = {_toml_extents(kernel.grid)}"
     yield f"block = {_toml_extents(kernel.block)}"
+    if kernel.cluster:
+        yield f"cluster = {_toml_extents(kernel.cluster)}  # blocks of a thread block cluster"
     if kernel.shared:
         yield f"shared = {_toml_value(kernel.shared)}  # dynamic shared memory of a block, bytes"
     yield "# in: is only read, out: only written, inout: read and overwritten. The contents of"

@@ -415,6 +415,7 @@ def test_launch_bounds_are_read():
     source = """
     __global__ void __launch_bounds__(96, 4) most(int* p) { *p = 1; }
     __global__ void __block_size__((8, 4, 2)) exactly(int* p) { *p = 1; }
+    __global__ void __cluster_dims__(2, 4) clustered(int* p) { *p = 1; }
     __global__ void any(int* p) { *p = 1; }
     """
 
@@ -426,6 +427,7 @@ def test_launch_bounds_are_read():
     assert found == {
         "most": LaunchBounds(max_threads=96),
         "exactly": LaunchBounds(block=(8, 4, 2), cluster=(1, 1, 1)),  # as nvcc writes it
+        "clustered": LaunchBounds(cluster=(2, 4, 1)),
         "any": LaunchBounds(),
     }
 

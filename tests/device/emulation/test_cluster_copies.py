@@ -14,7 +14,7 @@ from memlab.device.emulator.machine.memory import KernelFault
 CUDA = r"""
 #include <cuda/ptx>
 namespace ptx = cuda::ptx;
-using u64 = unsigned long long;
+using u64 = uint64_t;
 
 template <class T> __device__ T *mapa(T *own, unsigned rank)
 {

@@ -382,6 +382,27 @@ def test_other_ways_to_launch(call: str) -> None:
     assert launches(code) == ["k 2,1,1|4,1,1|8|80 B,40 B,3"]
 
 
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        "cudaLaunchAttribute a[2]; a[1].id = cudaLaunchAttributeClusterDimension;"
+        "a[1].val.clusterDim.x = 2; a[1].val.clusterDim.y = 4; a[1].val.clusterDim.z = 1;"
+        "a[0].id = cudaLaunchAttributePriority; a[0].val.priority = 3; c.attrs = a;",
+        "cudaLaunchAttribute a; a.id = cudaLaunchAttributeClusterDimension;"
+        "a.val.clusterDim = {2, 4, 1}; c.attrs = &a;",
+    ],
+)
+def test_a_launch_attribute_gives_the_cluster(attribute: str) -> None:
+    code = main(
+        "cudaMalloc(&x, 40); cudaMalloc(&y, 80); cudaLaunchConfig_t c = {8, 64};"
+        f"{attribute} cudaLaunchKernelEx(&c, k, y, x, 3); k<<<8, 64>>>(y, x, 3);"
+    )
+    with_cluster, without = read_launches(code, "f.cu", {}, {})
+    assert with_cluster.cluster is not None
+    assert list(map(shown, with_cluster.cluster)) == ["2", "4", "1"]
+    assert without.cluster is None
+
+
 def test_launches_of_one_line_are_not_all_recorded() -> None:
     body = "for (int i = 0; i < 40; ++i) { k<<<i, 1>>>(y, x, i); }\n k<<<7, 7>>>(y, x, 0);"
     found = launches(main(body))
