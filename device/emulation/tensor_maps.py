@@ -32,6 +32,7 @@ def encode(item: TensorMap, address: int) -> bytes:
         swizzle_pieces=max(box.swizzle_bytes // _PIECE_BYTES, 1),
         interleave=box.interleave_bytes // _PIECE_BYTES,
         fills_nan=box.fill == "nan",
+        rounds="tf32" in item.conversion,
         type=DTYPES[item.dtype],
         corners=box.corners and (box.corners[0][::-1], box.corners[1][::-1]),
     )

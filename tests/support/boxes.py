@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 SOURCE = Path(__file__).with_suffix(".cu")
 SHARED_BYTES = 32768
-NANS = {"float16": 0x7FFF, "bfloat16": 0x7FFF, "float32": 0x7FFFFFFF, "float64": (1 << 63) - 1}
-"""The bits that an NVIDIA H200 fills in."""
+NAN = bytes([0xF7, 0x7F])
+"""What an NVIDIA H200 fills in, again and again."""
 
 
 @dataclass(frozen=True)
@@ -84,18 +84,24 @@ class Box:
     def loaded(self, tensor: NDArray[np.uint8], shared: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Shared memory after a load."""
         result = shared.copy()
-        outside = (NANS[self.dtype] if self.fill == "nan" else 0).to_bytes(self.width, "little")
+        outside = NAN * (self.width // 2) if self.fill == "nan" else bytes(self.width)
         for place, source in self.places():
             new = tensor[source : source + self.width] if source is not None else list(outside)
             result[place : place + self.width] = new
         return result
 
     def stored(self, tensor: NDArray[np.uint8], shared: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The tensor after a store."""
-        result = tensor.copy()
-        for place, target in self.places():
+        """The tensor after a store; with a swizzle, pieces of 16 bytes are written as a whole."""
+        result, whole = tensor.copy(), self
+        if self.swizzle:
+            inner = -(-self.shape[-1] * self.width // 16) * 16
+            behind = inner - self.shape[-1] * self.width
+            shape = (*self.shape[:-1], inner // self.width)
+            whole = replace(self, shape=shape, padding=self.padding - behind)
+        for place, target in whole.places():
             if target is not None:
-                result[target : target + self.width] = shared[place : place + self.width]
+                end = min(target + self.width, len(result))
+                result[target:end] = shared[place : place + end - target]
         return result
 
     def arguments(self) -> dict[str, Any]:
@@ -210,7 +216,8 @@ class Im2colBox:
             where = (pixel[0], *(x + o for x, o in zip(pixel[1:], self.offsets, strict=True)))
             inside = all(0 <= w < extent for w, extent in zip(where, self.shape[:-1], strict=True))
             for channel in range(self.extents[1]):
-                linear = self.offset + (number * self.extents[1] + channel) * width
+                pitch = max(self.extents[1] * width, self.swizzle)
+                linear = self.offset + number * pitch + channel * width
                 place = linear ^ ((linear >> 7) % pieces) << 4
                 of = self.at[-1] + channel
                 new = bytes(width)
@@ -218,3 +225,53 @@ class Im2colBox:
                     new = elements[(*where, of)].tobytes()
                 result[place : place + width] = np.frombuffer(new, np.uint8)
         return result
+
+    @property
+    def tensor_bytes(self) -> int:
+        """The bytes of the whole tensor."""
+        return prod(self.shape) * self.width
+
+    def arguments(self) -> dict[str, Any]:
+        """What `memlab.tensor_map` takes besides the array."""
+        return {
+            "box": self.extents,
+            "step": self.steps or None,
+            "swizzle": self.swizzle,
+            "lower": self.lower,
+            "upper": self.upper,
+        }
+
+    def numbers(self) -> NDArray[np.int32]:
+        """The array `at` of the kernels."""
+        at = (*self.at[::-1], *[0] * (5 - len(self.at)))
+        offsets = (*self.offsets[::-1], *[0] * (3 - len(self.offsets)))
+        return np.array([*at, self.offset, self.nbytes, *offsets], np.int32)
+
+
+def random_pixels(rng: np.random.Generator) -> Im2colBox:
+    """A copy in the mode im2col of float16."""
+    count = int(rng.integers(1, 4))
+    sizes = tuple(int(rng.integers(4, 8)) for _ in range(count))
+    lower = tuple(int(rng.integers(-2, 2)) for _ in range(count))
+    upper = tuple(int(rng.integers(-2, 2)) for _ in range(count))
+    images, swizzle = int(rng.integers(1, 4)), int(rng.choice([0, 128]))
+    at = (
+        int(rng.integers(0, images)),
+        *(
+            int(rng.integers(low, max(size + high, low + 1)))
+            for size, low, high in zip(sizes, lower, upper, strict=True)
+        ),
+        8 * int(rng.integers(0, 2)),
+    )
+    steps = (1, *(int(rng.integers(1, 3)) for _ in range(count)), 1)
+    return Im2colBox(
+        "float16",
+        (images, *sizes, 8 * int(rng.integers(1, 5))),
+        (int(rng.integers(1, 40)), 8 * int(rng.integers(1, 9))),
+        at,
+        lower,
+        upper,
+        tuple(int(rng.integers(0, 3)) for _ in range(count)),
+        steps if rng.random() < 0.5 else (),
+        swizzle,
+    )

@@ -24,7 +24,11 @@ from memlab.device.emulator.codegen.records import Pointer, Reference, building
 from memlab.device.emulator.codegen.stretches import Stretch
 from memlab.device.emulator.isa.address_space import map_to_rank
 from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access, is_multicast
-from memlab.device.emulator.isa.asynchronous.tensor_copies import demands_of, is_tensor_access
+from memlab.device.emulator.isa.asynchronous.tensor_copies import (
+    demands_of,
+    is_tensor_access,
+    takes_pixels,
+)
 from memlab.device.emulator.isa.rows import Row
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.isa.textures import CHANNELS
@@ -71,8 +75,8 @@ RUNTIME_TYPES: Mapping[str, ir.FunctionType] = {
     "fetch": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, I64, POINTER, POINTER]),
     "read_bulk": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, I64, POINTER, POINTER]),
     "place_bulk": ir.FunctionType(I32, [*[POINTER] * 3, I32, I64, *[POINTER] * 3]),
-    "read_box": ir.FunctionType(I32, [*[POINTER] * 3, I32, I64, I64, *[POINTER] * 4]),
-    "write_box": ir.FunctionType(I32, [*[POINTER] * 3, I32, I64, I64, *[POINTER] * 4]),
+    "read_box": ir.FunctionType(I32, [*[POINTER] * 3, I32, I64, I64, *[POINTER] * 5]),
+    "write_box": ir.FunctionType(I32, [*[POINTER] * 3, I32, I64, I64, *[POINTER] * 5]),
     "prepare_atomic": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, POINTER]),
 }
 """The functions of `memory_code` that stretches call."""
@@ -321,11 +325,12 @@ class _StretchWriter:
         result, lanes = self._buffer("places"), self._mask if guard is None else guard.word
         # A guard that holds for no lane leaves an empty mask, for which nothing happens.
         if reads:
-            arguments = [site, lanes, self._warp, *buffers, result]
-            name = "read_bulk"
+            name, of_box = "read_bulk", [*buffers]
+            arguments = [site, lanes, self._warp]
             if is_tensor_access(row):
-                arguments.insert(3, I64(demands_of(row)))
-                name = "read_box"
+                name, of_box = "read_box", _of_box(row, buffers)
+                arguments.append(I64(demands_of(row)))
+            arguments += [*of_box, result]
             self._call_runtime(name, record, *arguments)
             loaded = b.load(result, typ=shaped(U64, WARP_SIZE), align=_ALIGNMENT_BYTES)
             self._set(operands[0], Value(b, loaded, U64), row.to[0], guard)
@@ -350,10 +355,10 @@ class _StretchWriter:
         """Write, or combine with what is there, what a bulk copy has read."""
         b, places = self._b, self._buffer("places")
         if is_tensor_access(row):
-            demands = I64(demands_of(row))
-            self._call_runtime("write_box", record, site, lanes, self._warp, demands, *buffers)
+            demands, of_box = I64(demands_of(row)), _of_box(row, buffers)
+            self._call_runtime("write_box", record, site, lanes, self._warp, demands, *of_box)
             if row.kind == "reduce":
-                reduce_box(b, row, self._context, record, site, lanes, self._warp, *buffers)
+                reduce_box(b, row, self._context, record, site, lanes, self._warp, *of_box)
             return
         self._call_runtime("place_bulk", record, site, lanes, self._warp, *buffers, places)
         b.call(bulk_function(b, row), [lanes, places, *buffers])
@@ -612,6 +617,11 @@ class _StretchWriter:
     def _buffer(self, name: str) -> ir.Value:
         """A buffer for what the lanes of one access move, by its name."""
         return shared_stack_array(self._b, name, BYTE, _WIDEST_ACCESS_BYTES * WARP_SIZE)
+
+
+def _of_box(row: Row, buffers: Sequence[ir.Value]) -> list[ir.Value]:
+    """What the runtime takes of a box: only im2col has the last of these words."""
+    return [*buffers] if takes_pixels(row) else [*buffers, buffers[-1]]
 
 
 def _element(b: ir.IRBuilder, buffer: ir.Value, number: int, width: int) -> ir.Value:

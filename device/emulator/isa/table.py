@@ -406,36 +406,39 @@ for name, end in (
     op(pattern, choosing=partial(bulk_copies.expand_remote, name), kind="macro")
 op("cp.async.bulk.prefetch.L2.global", kind="nothing")
 _RANKS = "1d,2d,3d,4d,5d"
-_TILED = f".{{{_RANKS}}}.global.shared{{,.tile}}.bulk_group"
-for target in ("shared::cluster", "shared"):
-    pattern = f"cp.async.bulk.tensor.{{{_RANKS}}}.{target}.global{{,.tile}}{_AT_BARRIER}"
-    op(pattern, choosing=tensor_copies.expand_load, kind="macro")
-op(f"cp.async.bulk.tensor{_TILED}", choosing=tensor_copies.expand_store, kind="macro")
-pattern = (
-    f"cp.reduce.async.bulk.tensor.{{{_RANKS}}}.global.shared{{{_REDUCTIONS}}}{{,.tile}}.bulk_group"
-)
-op(pattern, choosing=tensor_copies.expand_reduction, kind="macro")
-types = "-> b64"
-op(
-    "tensor.map",
-    types,
-    kind="load",
-    space="generic",
-    vector=2,
-    counted=False,
-    view=tensor_copies.MAP_VIEW,
-)
+_TENSOR_LOADS = (f"{{{_RANKS}}}", "{,.tile}"), ("{3d,4d,5d}", "{.im2col}")
+_TENSOR_STORES = _TENSOR_LOADS[0], ("{3d,4d,5d}", "{.im2col_no_offs}")
+for ranks, mode in _TENSOR_LOADS:
+    for target in ("shared::cluster", "shared"):
+        for end in ("", ".multicast::cluster"):
+            pattern = f"cp.async.bulk.tensor.{ranks}.{target}.global{mode}{_AT_BARRIER}{end}"
+            op(pattern, choosing=tensor_copies.expand_load, kind="macro")
+    op(f"cp.async.bulk.prefetch.tensor.{ranks}.L2.global{mode}", kind="nothing")
+for ranks, mode in _TENSOR_STORES:
+    pattern = f"cp.async.bulk.tensor.{ranks}.global.shared{mode}.bulk_group"
+    op(pattern, choosing=tensor_copies.expand_store, kind="macro")
+    pattern = f"cp.reduce.async.bulk.tensor.{ranks}.global.shared{{{_REDUCTIONS}}}{mode}.bulk_group"
+    op(pattern, choosing=tensor_copies.expand_reduction, kind="macro")
+types, view = "-> b64", tensor_copies.MAP_VIEW
+op("tensor.map", types, kind="load", space="generic", vector=2, counted=False, view=view)
 for rank in _RANKS.split(","):
     op(f"tensor.pack.{rank}", "s64 " * int(rank[0]) + "-> u64", tensor_copies.pack)
-op(f"cp.async.bulk.prefetch.tensor.{{{_RANKS}}}.L2.global{{,.tile}}", kind="nothing")
+for rank in ("3d", "4d", "5d"):
+    types = "s64 s64 " + "u16 " * (int(rank[0]) - 2) + "-> u64"
+    op(f"tensor.pack.{rank}.im2col", types, partial(tensor_copies.pack_pixel, rank))
+op("tensor.point", "u32 u32 -> u64", tensor_copies.pack_point)
 op("prefetch{,.param,.const}.tensormap", kind="nothing")
 op("cp.async.bulk.{commit_group,wait_group,wait_group.read}", kind="nothing")
 for space in ("global", "shared"):
     more: dict[str, Any] = {"space": space, "bypass_l1": True, "view": bulk_copies.VIEW}
-    pattern = f"tensor.reduce.{space}.{{{_RANKS}}}{{{_REDUCTIONS}}}"
-    op(pattern, "b64 b64 b64 b64 ->", kind="reduce", **more)
-    op(f"tensor.read.{space}.{{{_RANKS}}}", "b64 b64 b64 -> b64", kind="load", **more)
-    op(f"tensor.write.{space}.{{{_RANKS}}}", "b64 b64 b64 b64 ->", kind="store", **more)
+    for form, box in ((f"{{{_RANKS}}}", "b64 b64 b64"), ("{3d,4d,5d}.im2col", "b64 b64 b64 b64")):
+        pattern = f"tensor.reduce.{space}.{form}{{{_REDUCTIONS}}}"
+        op(pattern, f"b64 {box} ->", kind="reduce", **more)
+        op(f"tensor.read.{space}.{form}", f"{box} -> b64", kind="load", **more)
+        op(f"tensor.write.{space}.{form}", f"b64 {box} ->", kind="store", **more)
+        if space == "shared":
+            pattern = f"tensor.write.shared.{form} multicast"
+            op(pattern, f"b64 {box} b16 ->", kind="store", **more)
     op(f"bulk.read.{space}", "u32 -> b64", kind="load", **more)
     op(f"bulk.write.{space}", "b64 u32 ->", kind="store", **more)
     if space == "shared":

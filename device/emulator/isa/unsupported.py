@@ -20,8 +20,8 @@ _ADVICE = (
     ),
     (
         r"cp\.(reduce\.)?async\.bulk\.tensor|tensormap",
-        "of tensor copies it knows those of tiles to and from one block; others, such as im2col, "
-        f"need a GPU; {_OLDER_TRITON}",
+        "of tensor copies it knows those of Hopper, tiles and im2col; others, and maps that a kernel "
+        f"changes, need a GPU; {_OLDER_TRITON}",
     ),
     (r"tcgen05", f"products in tensor memory need a GPU; {_OLDER_TRITON}"),
     (r"mma|wmma|wgmma", _TENSOR_CORES),

@@ -10,7 +10,7 @@ import numpy as np
 
 from memlab.device.emulator.isa.address_space import split_by_space
 from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access
-from memlab.device.emulator.isa.asynchronous.tensor_copies import is_tensor_access
+from memlab.device.emulator.isa.asynchronous.tensor_copies import is_tensor_access, takes_pixels
 from memlab.device.emulator.machine.boxes import BoxPart, parts_of
 from memlab.device.emulator.machine.memory import Lanes, Mask, Segment
 from memlab.device.emulator.machine.observer import Action, ExecutionPolicy, Observer
@@ -130,16 +130,16 @@ def watch_access(
         if row.space == "generic":
             parts = [(*part, instruction) for part in split_by_space(address, mask)]
         elif is_tensor_access(row):
-            maps, firsts, ends = (
+            words = [
                 np.broadcast_to(registers.read(each, "u64").astype(np.int64), len(mask))
-                for each in step.instruction.operands[2:]
-            )
+                for each in step.instruction.operands[2 : 6 if takes_pixels(row) else 5]
+            ]
             parts = [
                 (row.space, 0, part.mask, replace(instruction, **_fields(part)))
-                for part in parts_of(row.space, maps, firsts, ends, mask, chunk.segments)
+                for part in parts_of(row.space, np.stack(words, axis=1), mask, chunk.segments)
             ]
         elif is_bulk_access(row):
-            size = registers.read(step.instruction.operands[-1], "u32")
+            size = registers.read(step.instruction.operands[2], "u32")
             sizes = np.broadcast_to(size, len(mask)).astype(np.int64)
             parts = [
                 (row.space, 0, mask & (sizes == size), replace(instruction, size=size))

@@ -33,21 +33,20 @@ class BoxPart:
 
 
 def parts_of(
-    space: str, maps: Lanes, firsts: Lanes, ends: Lanes, mask: Mask, segments: Mapping[str, Segment]
+    space: str, boxes: Lanes, mask: Mask, segments: Mapping[str, Segment]
 ) -> Iterator[BoxPart]:
     """The parts of an access by lanes.
 
     Args:
         space: The state space that is accessed.
-        maps: Generic addresses of the tensor maps, shape (lanes,).
-        firsts: As `box_code.begin_rows` takes them, shape (lanes,).
-        ends: Likewise.
+        boxes: For each lane, the generic address of its tensor map, and what `box_code.begin_rows`
+            takes of its box, shape (lanes, 3); of im2col, shape (lanes, 4).
         mask: The lanes.
         segments: The state spaces.
     """
-    boxes = np.stack([maps, firsts, ends], axis=1)[mask]
-    for address, first, end in np.unique(boxes, axis=0).tolist():
-        lanes = mask & (maps == address) & (firsts == first) & (ends == end)
+    for box in np.unique(boxes[mask], axis=0):
+        address, first, end, *others = box.tolist()
+        lanes = mask & (boxes == box).all(axis=1)
         words = _map_words(address, segments)
         if words is None:  # the machine code finds the fault
             yield BoxPart(lanes, np.zeros(1, np.int64), 0, 1)
@@ -56,7 +55,8 @@ def parts_of(
             size = words[tensors.SHARED]
             yield BoxPart(lanes, rows, size, tensors.SHARED_ALIGNMENT_BYTES)
         else:
-            yield BoxPart(lanes, *_rows(words, first, end), tensors.PIECE_BYTES)
+            ranges = _pixels(words, first, end, *others) if others else _rows(words, first, end)
+            yield BoxPart(lanes, *ranges, tensors.PIECE_BYTES)
 
 
 def _map_words(address: int, segments: Mapping[str, Segment]) -> list[int] | None:
@@ -91,3 +91,32 @@ def _rows(words: list[int], first: int, end: int) -> tuple[Lanes, int]:
     if not len(rows) or size <= 0:
         return np.zeros(1, np.int64), 0
     return rows, size
+
+
+def _pixels(words: list[int], first: int, end: int, other: int) -> tuple[Lanes, int]:
+    """The channels inside the tensor, of the pixels of im2col that lie there."""
+    rank, width = words[tensors.LAYOUT] >> tensors.LAYOUT_RANK & 7, words[tensors.STRIDES]
+    before, inside = first & _SPAN, first >> tensors.SPAN_BITS & _SPAN
+    points = np.array([end, other]).view(np.int32)[: rank - 1]
+    strides = np.array(words[tensors.STRIDES + 1 : tensors.STRIDES + rank])
+    dimensions = words[tensors.EXTENTS + 1 : tensors.EXTENTS + rank]
+    extents = np.array([word & 0xFFFFFFFF for word in dimensions])
+    steps = [words[tensors.STEPS] >> 8 * axis & 0xFF for axis in range(1, rank)]
+    corners = np.array([words[tensors.LOWER], words[tensors.UPPER]], np.uint64).view(np.int16)
+    lower, upper = corners.reshape(2, 4).tolist()
+    bits = tensors.OFFSET_BITS[rank]
+    moved = [first >> tensors.OFFSETS + bits * axis & (1 << bits) - 1 for axis in range(rank - 2)]
+    offsets = np.array([*moved, 0])
+    pixel, rows = points.tolist(), []
+    for _ in range(dimensions[0] >> 32):
+        place = pixel + offsets
+        if ((place >= 0) & (place < extents)).all():
+            rows.append(before * width + int((place - points) @ strides))
+        for axis, step in enumerate(steps):
+            pixel[axis] += step
+            if axis == rank - 2 or pixel[axis] < extents[axis] + upper[axis]:
+                break
+            pixel[axis] = lower[axis]
+    if not rows or inside <= before:
+        return np.zeros(1, np.int64), 0
+    return np.array(rows), (inside - before) * width

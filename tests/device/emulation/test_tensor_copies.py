@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import memlab
 from memlab.device.emulator.machine.memory import KernelFault
-from tests.support.boxes import SHARED_BYTES, SOURCE, Box, random_box
+from tests.support.boxes import SHARED_BYTES, SOURCE, Box, Im2colBox, random_box, random_pixels
 
 WORDS = SHARED_BYTES // 4
 
@@ -20,7 +20,9 @@ def element_type(name: str) -> np.dtype[Any]:
     return np.dtype(getattr(ml_dtypes, name, name))
 
 
-def run(kernel: str, box: Box, *arguments: Any, defines: tuple[str, ...] = ()) -> memlab.Run:
+def run(
+    kernel: str, box: Box | Im2colBox, *arguments: Any, defines: tuple[str, ...] = ()
+) -> memlab.Run:
     """Execute a kernel of `boxes.cu` on the emulated device."""
     return memlab.run(
         f"{SOURCE}:{kernel}",
@@ -61,7 +63,11 @@ def test_random_boxes_move_what_numpy_moves(seed: int) -> None:
     initial = rng.integers(0, 2**32, WORDS, np.uint32)
     shared = initial.view(np.uint8)
     np.testing.assert_array_equal(load(box, tensor, initial), box.loaded(tensor, shared))
-    np.testing.assert_array_equal(store(box, tensor, initial), box.stored(tensor, shared))
+    if min(box.at) >= 0:
+        np.testing.assert_array_equal(store(box, tensor, initial), box.stored(tensor, shared))
+        return
+    with pytest.raises(KernelFault, match="a store of a box begins before its tensor"):
+        store(box, tensor, initial)
 
 
 @pytest.mark.parametrize(
@@ -126,3 +132,82 @@ def test_a_reduction_of_another_type_is_a_fault() -> None:
     tensor, zeros = np.zeros(box.tensor_bytes, np.uint8), np.zeros(WORDS, np.uint32)
     with pytest.raises(KernelFault, match="this reduction does not take the element type"):
         store(box, tensor, zeros, "add")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_pixels_of_im2col_are_those_of_numpy(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    box = random_pixels(rng)
+    tensor = rng.integers(0, 256, box.tensor_bytes, np.uint8)
+    initial = rng.integers(0, 2**32, WORDS, np.uint32)
+    item = memlab.tensor_map(tensor.view(np.float16).reshape(box.shape), **box.arguments())
+    offsets = ", ".join(f"%{8 + number}" for number in range(len(box.shape) - 2))
+    result = run(
+        "load",
+        box,
+        item,
+        box.numbers(),
+        initial,
+        memlab.out(WORDS + 1, "u32"),
+        defines=('MODE="im2col"', f'OFFSETS=", {{{offsets}}}"'),
+    )
+    out = np.asarray(result.outputs["out"])
+    assert out[WORDS] == 1
+    expected = box.loaded(tensor, initial.view(np.uint8))
+    np.testing.assert_array_equal(out[:WORDS].view(np.uint8), expected)
+
+
+def test_loads_round_to_the_precision_of_tensor_cores() -> None:
+    bits = np.random.default_rng(5).integers(0, 2**32, 1024, np.uint32)
+    bits[:8] = 0x3F801000, 0x3F803000, 0x3F801001, 0x7F7FFFFF, 0x7FFFFF, 0xFF800000, 0x7FC00001, 0
+    item = memlab.tensor_map(bits.view(np.float32).reshape(32, 32), box=(32, 32), conversion="tf32")
+    box = Box("float32", (32, 32), (32, 32), (0, 0))
+    zeros = np.zeros(WORDS, np.uint32)
+    result = run("load", box, item, box.numbers(), zeros, memlab.out(WORDS + 1, "u32"))
+    got = np.asarray(result.outputs["out"])[:1024]
+    # As an H200 rounds them: to the nearest of 10 bits, ties to even.
+    first = [0x3F800000, 0x3F804000, 0x3F802000, 0x7F800000, 0x800000, 0xFF800000, 0x7FFFE000, 0]
+    assert got[:8].tolist() == first
+    numbers = bits.view(np.float32)
+    finite = (np.abs(numbers) < 3e38) & (np.abs(numbers) > 1.2e-38)
+    fraction, exponent = np.frexp(numbers[finite].astype(np.float64))
+    expected = np.ldexp(np.round(fraction * 2048) / 2048, exponent)
+    np.testing.assert_array_equal(got.view(np.float32)[finite], expected)
+
+
+MULTICAST = """
+#include <cuda.h>
+__global__ void __cluster_dims__(2) spread(const __grid_constant__ CUtensorMap map, float *out)
+{
+  __shared__ alignas(128) float tile[8 * 32];
+  __shared__ alignas(8) unsigned long long ready;
+  unsigned bar = __cvta_generic_to_shared(&ready), to = __cvta_generic_to_shared(tile), rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  if (threadIdx.x == 0) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(bar) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 1024;" :: "r"(bar) : "memory");
+  }
+  asm volatile("barrier.cluster.arrive.aligned;\\nbarrier.cluster.wait.aligned;" ::: "memory");
+  if (threadIdx.x == 0)  // each block loads half of the tile for both
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
+                 :: "r"(to + 512 * rank), "l"(&map), "r"(0), "r"((int)(blockIdx.x * 4)), "r"(bar),
+                    "h"((short)3) : "memory");
+  int done = 0;
+  while (!done)
+    asm volatile("{.reg .pred p;\\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0;\\n"
+                 "selp.s32 %0, 1, 0, p;}" : "=r"(done) : "r"(bar) : "memory");
+  for (int i = threadIdx.x; i < 256; i += blockDim.x) out[blockIdx.x * 256 + i] = tile[i];
+}
+"""
+
+
+def test_a_multicast_copy_writes_to_each_block_of_the_mask() -> None:
+    values = np.random.default_rng(2).standard_normal((24, 32), dtype=np.float32)
+    item = memlab.tensor_map(values, box=(4, 32))
+    source = memlab.source(MULTICAST)
+    arguments = [item, memlab.out((6, 8, 32), "f32")]
+    result = memlab.run(source, grid=6, block=32, args=arguments, device="h200")
+    expected = np.repeat(values.reshape(3, 8, 32), 2, axis=0)
+    np.testing.assert_array_equal(result.outputs["out"], expected)
+    assert result.measurement.counters.bulk_sectors == 6 * 4 * 4

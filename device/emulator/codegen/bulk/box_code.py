@@ -10,7 +10,12 @@ from typing import Annotated, Any
 
 from llvmlite import ir
 
-from memlab.device.emulator.codegen.bulk.range_code import bulk_cost, is_bulk_inside
+from memlab.device.emulator.codegen.bulk.range_code import (
+    bulk_cost,
+    bulk_outside,
+    bulk_start,
+    is_bulk_inside,
+)
 from memlab.device.emulator.codegen.compiled import compiled, set_bits, unlikely
 from memlab.device.emulator.codegen.lane_code import (
     GLOBAL,
@@ -42,7 +47,8 @@ from memlab.device.emulator.isa.asynchronous import tensor_copies as tensors
 from memlab.device.emulator.isa.values import S64, Value, intrinsic
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 
-_SHARED, _STORE = SPACES.index("shared"), SITE_KINDS.index("store")
+_SHARED = SPACES.index("shared")
+_LOAD, _STORE = map(SITE_KINDS.index, ("load", "store"))
 _SECTOR_SHIFT = SECTOR_BYTES.bit_length() - 1
 _DIMENSIONS = tensors.DIMENSIONS
 _OUTER = tuple(range(1, _DIMENSIONS))
@@ -52,8 +58,9 @@ _PIECE, _PIECE_SHIFT, _LINE_SHIFT = tensors.PIECE_BYTES, 4, 7
 _MAP_BYTES = 8 * tensors.WORDS
 _MOST_SECTORS = 256  # that are recorded at once
 _Piece = Annotated[Value, (S64, 2)]
-_NANS = {6: 0x7FFF, 7: 0x7FFFFFFF, 8: 0x7FFFFFFFFFFFFFFF, 9: 0x7FFF}
-"""What elements outside read as, by the number of their type."""
+_MOST_FLOAT, _INFINITY, _TF32_NAN = 0x7FFFFFFF, 0x7F800000, 0x7FFFE000
+_NANS = 0x7FF77FF77FF77FF7
+"""What elements outside read as, of any type of floating-point numbers (an NVIDIA H200)."""
 
 
 class Tensor(Record):
@@ -70,7 +77,10 @@ class Tensor(Record):
 
 
 class Rows(Record):
-    """A walk over the rows of a box that lie inside the tensor."""
+    """A walk over the rows of a box that lie inside the tensor.
+
+    In the mode im2col, a row is a pixel, and `index` has its coordinates.
+    """
 
     place: int  # address of the element at the coordinates of the box
     pitch: int  # bytes of a whole row in shared memory
@@ -83,6 +93,8 @@ class Rows(Record):
     high: Annotated[Pointer[int], _DIMENSIONS]  # behind the last one
     count: Annotated[Pointer[int], _DIMENSIONS]  # rows of the box
     strides: Annotated[Pointer[int], _DIMENSIONS]  # bytes from one to the next
+    left: int  # pixels from the current one on; 0 for a tile
+    number: int  # of the current pixel
 
 
 # --- Tensor maps ----------------------------------------------------------------------------------
@@ -131,7 +143,7 @@ def fault_of(tensor: Tensor, demands: int) -> int:
         return tensors.FAULTS["rank"]
     if demands >> 8 + (layout >> tensors.LAYOUT_TYPE & 15) & 1 == 0:
         return tensors.FAULTS["type"]
-    if layout >> tensors.LAYOUT_IM2COL & 1:
+    if layout >> tensors.LAYOUT_IM2COL & 1 != demands >> 7 & 1:
         return tensors.FAULTS["mode"]
     if layout >> tensors.LAYOUT_INTERLEAVE & 3:
         return tensors.FAULTS["interleave"]
@@ -142,18 +154,23 @@ def fault_of(tensor: Tensor, demands: int) -> int:
 
 
 @compiled(inline=False)
-def begin_rows(rows: Rows, tensor: Tensor, place: int, first: int, end: int) -> bool:
+def begin_rows(rows: Rows, tensor: Tensor, place: int, first: int, end: int, other: int) -> bool:
     """Begin a walk; returns whether there is a row.
 
     Args:
         rows: The walk.
         tensor: The tensor map.
         place: The address of the element at the coordinates of the box.
-        first: The elements of the box before the tensor along each dimension, packed.
-        end: The elements up to the tensor's end, likewise.
+        first: The elements of the box before the tensor along each dimension, packed; of im2col,
+            the channels before the tensor and up to its end, and the offsets.
+        end: The elements up to the tensor's end, likewise; of im2col, the first two coordinates
+            behind the channel's.
+        other: Of im2col, the other coordinates.
     """
     width = tensor.strides[0]
-    rows.place, rows.pitch = place, pitch_of(tensor)
+    rows.place, rows.pitch, rows.left = place, pitch_of(tensor), 0
+    if tensor.layout >> tensors.LAYOUT_IM2COL & 1:
+        return begin_pixels(rows, tensor, first, end, other)
     before, inside = first & _SPAN_MASK, end & _SPAN_MASK
     rows.skipped, rows.bytes = before * width, (inside - before) * width
     rank, has_row = tensor.layout >> tensors.LAYOUT_RANK & 7, 1
@@ -175,9 +192,82 @@ def begin_rows(rows: Rows, tensor: Tensor, place: int, first: int, end: int) -> 
     return has_row == 1
 
 
+@compiled(inline=False)
+def begin_pixels(rows: Rows, tensor: Tensor, first: int, end: int, other: int) -> bool:
+    """Begin a walk over pixels, whose `count` are the offsets; returns whether there is one."""
+    width, rank = tensor.strides[0], tensor.layout >> tensors.LAYOUT_RANK & 7
+    before, inside = first & _SPAN_MASK, first >> tensors.SPAN_BITS & _SPAN_MASK
+    rows.skipped, rows.bytes = before * width, (inside - before) * width
+    # The place is that of the channel at the tensor's first pixel.
+    rows.index[1], rows.index[2] = low_half(end), end >> 32
+    rows.index[3], rows.index[4] = low_half(other), other >> 32
+    for axis in range(1, _DIMENSIONS):
+        rows.count[axis] = 0
+        if axis < rank:
+            rows.place -= rows.index[axis] * tensor.strides[axis]
+    for of_rank, bits in tensors.OFFSET_BITS.items():
+        if rank == of_rank:
+            for number in range(of_rank - 2):
+                shift = tensors.OFFSETS + bits * number
+                rows.count[1 + number] = first >> shift & (1 << bits) - 1
+    rows.left, rows.number = span_of(tensor, 1), 0
+    if rows.bytes <= 0:
+        return False
+    return find_pixel(rows, tensor)
+
+
 @compiled
-def next_row(rows: Rows) -> bool:
+def low_half(word: int) -> int:
+    """The lower half of a word, as a signed number."""
+    return (word & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)
+
+
+@compiled
+def corner_of(word: int, axis: int) -> int:
+    """A coordinate of a corner of im2col."""
+    return (word >> 16 * (axis - 1) & 0xFFFF ^ 1 << 15) - (1 << 15)
+
+
+@compiled
+def find_pixel(rows: Rows, tensor: Tensor) -> bool:
+    """Go on to the next pixel that lies inside the tensor, which may be the current one."""
+    rank = tensor.layout >> tensors.LAYOUT_RANK & 7
+    while rows.left:
+        address, outside = rows.place + rows.skipped, 0
+        for axis in _OUTER:
+            if axis < rank:
+                point = rows.index[axis] + rows.count[axis]
+                address += point * tensor.strides[axis]
+                if point < 0 or point >= tensor.extents[axis] & 0xFFFFFFFF:
+                    outside = 1
+        if outside == 0:
+            rows.address, rows.offset = address, rows.number * rows.pitch + rows.skipped
+            return True
+        leave_pixel(rows, tensor)
+    return False
+
+
+@compiled(inline=False)
+def leave_pixel(rows: Rows, tensor: Tensor) -> None:
+    """Go to the next pixel: along the innermost dimension that has one before its upper corner."""
+    rank = tensor.layout >> tensors.LAYOUT_RANK & 7
+    rows.left, rows.number = rows.left - 1, rows.number + 1
+    for axis in _OUTER:
+        rows.index[axis] += step_of(tensor, axis)
+        if axis == rank - 1:
+            return
+        upper = (tensor.extents[axis] & 0xFFFFFFFF) + corner_of(tensor.upper, axis)
+        if rows.index[axis] < upper:
+            return
+        rows.index[axis] = corner_of(tensor.lower, axis)
+
+
+@compiled
+def next_row(rows: Rows, tensor: Tensor) -> bool:
     """Go to the next row; returns whether there is one."""
+    if rows.left:
+        leave_pixel(rows, tensor)
+        return find_pixel(rows, tensor)
     for axis in _OUTER:
         rows.index[axis] += 1
         if rows.index[axis] < rows.high[axis]:
@@ -211,6 +301,7 @@ def read_box(
     maps: Pointer[int],
     firsts: Pointer[int],
     ends: Pointer[int],
+    others: Pointer[int],
     sources: Pointer[int],
 ) -> Int32:
     """Check and count what lanes read; `sources` get the addresses in their state space.
@@ -225,6 +316,7 @@ def read_box(
         maps: Generic addresses of their tensor maps, shape (32,).
         firsts: As `begin_rows`, shape (32,).
         ends: As `begin_rows`, shape (32,).
+        others: As `begin_rows`, shape (32,).
         sources: Shape (32,); other lanes get any value.
 
     Returns:
@@ -235,9 +327,8 @@ def read_box(
         address = held[lane] + site.offset
         sources[lane] = address
         place = map_of(context, warp, maps[lane])
-        if not take_box(
-            context, site, lane, warp, demands, address, place, firsts[lane], ends[lane]
-        ):
+        first, end, other = firsts[lane], ends[lane], others[lane]
+        if not take_box(context, site, lane, warp, demands, address, place, first, end, other):
             return 1
     return 0
 
@@ -254,6 +345,7 @@ def write_box(
     maps: Pointer[int],
     firsts: Pointer[int],
     ends: Pointer[int],
+    others: Pointer[int],
 ) -> Int32:
     """Check, count and mark what lanes write, and move it; a reduction moves nothing.
 
@@ -266,16 +358,15 @@ def write_box(
     for lane in set_bits(mask):
         address = held[lane] + site.offset
         place = map_of(context, warp, maps[lane])
-        if not take_box(
-            context, site, lane, warp, demands, address, place, firsts[lane], ends[lane]
-        ):
+        first, end, other = firsts[lane], ends[lane], others[lane]
+        if not take_box(context, site, lane, warp, demands, address, place, first, end, other):
             return 1
         if site.kind == _STORE:
             tensor = pointer_to(place, Tensor)[0]
             if site.space == GLOBAL:
-                store_box(context, warp, tensor, address, sources[lane], firsts[lane], ends[lane])
+                store_box(context, warp, tensor, address, sources[lane], first, end, other)
             else:
-                load_box(context, warp, tensor, sources[lane], address, firsts[lane], ends[lane])
+                load_box(context, warp, tensor, sources[lane], address, first, end, other)
     return 0
 
 
@@ -290,6 +381,7 @@ def take_box(
     place: Address,
     first: int,
     end: int,
+    other: int,
 ) -> bool:
     """Check what a lane accesses, note its use and count it; whether it is not at fault."""
     fault = tensors.FAULTS["no map"]
@@ -298,14 +390,17 @@ def take_box(
         fault = fault_of(tensor, demands)
         if fault == 0 and site.space == GLOBAL and address & _PIECE - 1:
             fault = tensors.FAULTS["start"]
+        elif (
+            fault == 0 and site.space == GLOBAL and site.kind != _LOAD and is_before(tensor, first)
+        ):
+            fault = tensors.FAULTS["before"]
         elif fault == 0 and site.space == GLOBAL:
-            fault = count_box(context, site, warp, tensor, address, first, end)
+            fault = count_box(context, site, warp, tensor, address, first, end, other)
         elif fault == 0:
             if address & tensors.SHARED_ALIGNMENT_BYTES - 1:
                 fault = tensors.FAULTS["alignment"]
-            elif not is_bulk_inside(context, site.space, address, tensor.shared_bytes):
-                size = context.segments[site.space].size
-                fault = max(address, size & -_PIECE)
+            elif bulk_start(context, _SHARED, warp, address, tensor.shared_bytes) == 0:
+                fault = bulk_outside(context, _SHARED, warp, address, tensor.shared_bytes)
     if fault == 0:
         return True
     places = room(int, WARP_SIZE)
@@ -315,9 +410,29 @@ def take_box(
     return False
 
 
+@compiled
+def is_clipped(tensor: Tensor, first: int, end: int) -> bool:
+    """Whether part of a tile lies outside its tensor."""
+    is_tile = tensor.layout >> tensors.LAYOUT_IM2COL & 1 == 0
+    return is_tile and (first != 0 or end != whole_box(tensor))
+
+
+@compiled
+def is_before(tensor: Tensor, first: int) -> bool:
+    """Whether a tile begins before its tensor, where an NVIDIA H200 makes no store."""
+    return tensor.layout >> tensors.LAYOUT_IM2COL & 1 == 0 and first != 0
+
+
 @compiled(inline=False)
 def count_box(
-    context: Context, site: Site, warp: int, tensor: Tensor, address: int, first: int, end: int
+    context: Context,
+    site: Site,
+    warp: int,
+    tensor: Tensor,
+    address: int,
+    first: int,
+    end: int,
+    other: int,
 ) -> int:
     """Check and count the rows of a box in global memory, and mark what is written.
 
@@ -325,9 +440,12 @@ def count_box(
         0; the address that stands for a fault.
     """
     rows, sectors = room(Rows)[0], room(int, _MOST_SECTORS)
-    requests, held, last, total, counted = 1, 0, -1, 0, 0
-    more = begin_rows(rows, tensor, address, first, end)
-    if not more:
+    requests, held, last, total, counted, counts = 1, 0, -1, 0, 0, 1
+    if site.kind == _LOAD and is_clipped(tensor, first, end):
+        count_whole_box(context, site, rows, tensor, address)
+        counts = 0
+    goes_on = begin_rows(rows, tensor, address, first, end, other)
+    if not goes_on:
         add_cost(context, site, bulk_cost(1, 0, 0))
         return 0
     index = find_array(context, rows.address)
@@ -335,16 +453,17 @@ def count_box(
         return tensors.FAULTS["outside"]
     limit = context.arrays[index].end
     note_use(context, site, index)
-    while more:
+    while goes_on:
         start, stop = rows.address, rows.address + rows.bytes
         if start < context.arrays[index].start or stop > limit:
             return tensors.FAULTS["outside"]
-        if site.kind != SITE_KINDS.index("load"):
+        if site.kind != _LOAD:
+            stop = min(start + written_bytes(rows, tensor), limit)
             unit = unit_of(context, start)
             mark_range(context, context.units_written + unit, unit_of(context, stop - 1) - unit + 1)
         total += rows.bytes
         sector, final = start >> _SECTOR_SHIFT, stop - 1 >> _SECTOR_SHIFT
-        counted += final - sector + 1 + split_sectors(rows, start)
+        counted += counts * row_sectors(rows, start)
         if unlikely(context.events):
             while sector <= final:
                 if held == _MOST_SECTORS or (held and sector < last):
@@ -356,10 +475,10 @@ def count_box(
                     held += 1
                 last = sector
                 sector += 1
-        if counted >= _MOST_SECTORS:
+        if counted + (total >> _SECTOR_SHIFT) >= _MOST_SECTORS:
             add_cost(context, site, bulk_cost(requests, counted, total))
             requests, counted, total = 0, 0, 0
-        more = next_row(rows)
+        goes_on = next_row(rows, tensor)
     add_cost(context, site, bulk_cost(requests, counted, total))
     if context.events and held:
         trace_sectors(context, site, warp, sectors[0] << _SECTOR_SHIFT, sectors, held)
@@ -367,16 +486,40 @@ def count_box(
 
 
 @compiled
-def split_sectors(rows: Rows, start: int) -> int:
-    """The sectors of a row, from an address on, that two pieces of 128 bytes share.
+def row_sectors(rows: Rows, start: int) -> int:
+    """The sectors of a row from an address on.
 
     The copy engine makes a piece of each 128 bytes of shared memory, and counts the sectors of
-    each (an NVIDIA H200 counts so).
+    each: those that two pieces share count twice (an NVIDIA H200 counts so).
     """
+    sectors = (start + rows.bytes - 1 >> _SECTOR_SHIFT) - (start >> _SECTOR_SHIFT) + 1
     gap = LINE_BYTES - (rows.offset & LINE_BYTES - 1)
-    if rows.bytes <= gap or (start + gap) & SECTOR_BYTES - 1 == 0:
-        return 0
-    return (rows.bytes - gap - 1) // LINE_BYTES + 1
+    if rows.bytes > gap and (start + gap) & SECTOR_BYTES - 1:
+        sectors += (rows.bytes - gap - 1) // LINE_BYTES + 1
+    return sectors
+
+
+@compiled(inline=False)
+def count_whole_box(context: Context, site: Site, rows: Rows, tensor: Tensor, address: int) -> None:
+    """Count the sectors of a tile that is loaded, also of what lies outside its tensor.
+
+    An NVIDIA H200 counts these as they would lie in memory.
+    """
+    goes_on, counted = begin_rows(rows, tensor, address, 0, whole_box(tensor), 0), 0
+    while goes_on:
+        counted += row_sectors(rows, rows.address)
+        if counted >= _MOST_SECTORS:
+            add_cost(context, site, bulk_cost(0, counted, 0))
+            counted = 0
+        goes_on = next_row(rows, tensor)
+    add_cost(context, site, bulk_cost(0, counted, 0))
+
+
+@compiled
+def written_bytes(rows: Rows, tensor: Tensor) -> int:
+    """The bytes of a row that a store writes: with a swizzle, whole pieces (an NVIDIA H200)."""
+    swizzles = tensor.layout >> tensors.LAYOUT_SWIZZLE & 3
+    return rows.bytes + _PIECE - 1 & -_PIECE if swizzles else rows.bytes
 
 
 # --- Moving ---------------------------------------------------------------------------------------
@@ -405,19 +548,25 @@ def swizzled(mask: int, address: int) -> int:
 
 @compiled(inline=False)
 def load_box(
-    context: Context, warp: int, tensor: Tensor, place: int, shared: int, first: int, end: int
+    context: Context,
+    warp: int,
+    tensor: Tensor,
+    place: int,
+    shared: int,
+    first: int,
+    end: int,
+    other: int,
 ) -> None:
     """Move a box from global memory to an address of shared memory, which is aligned."""
     memory = warp_base(context, context.segments[GLOBAL], warp)
-    block = warp_base(context, context.segments[_SHARED], warp)
-    rows, mask, whole = room(Rows)[0], swizzle_mask(tensor), 0
-    for axis in range(tensor.layout >> tensors.LAYOUT_RANK & 7):
-        whole |= span_of(tensor, axis) << tensors.SPAN_BITS * axis
-    if first != 0 or end != whole:
-        fill_box(rows, tensor, block, shared, whole)
-    more = begin_rows(rows, tensor, place, first, end)
-    while more:
+    block = bulk_start(context, _SHARED, warp, shared, tensor.shared_bytes) - shared
+    rows, mask = room(Rows)[0], swizzle_mask(tensor)
+    if first != 0 or end != whole_box(tensor):
+        fill_box(tensor, block, shared)
+    goes_on = begin_rows(rows, tensor, place, first, end, other)
+    while goes_on:
         start, left, source = shared + rows.offset, rows.bytes, memory + rows.address
+        row = start
         if mask == 0:
             _move_bytes(block + start, source, left)
         elif (start | left) & _PIECE - 1 == 0:
@@ -430,44 +579,68 @@ def load_box(
                 size = min(_PIECE - (start & _PIECE - 1), left)
                 _move_bytes(block + swizzled(mask, start), source, size)
                 start, source, left = start + size, source + size, left - size
-        more = next_row(rows)
+        if tensor.layout >> tensors.LAYOUT_TF32 & 1:
+            round_row(block, mask, row, rows.bytes)
+        goes_on = next_row(rows, tensor)
+
+
+@compiled(inline=False)
+def round_row(block: Address, mask: int, start: int, count: int) -> None:
+    """Round float32 numbers in shared memory to 10 bits behind the point, ties to even.
+
+    Denormal numbers too; a NaN becomes one of them (an NVIDIA H200).
+    """
+    for number in range(count >> 2):
+        place = pointer_to(block + swizzled(mask, start + 4 * number), Word)
+        bits = place[0]
+        if bits & _MOST_FLOAT > _INFINITY:
+            place[0] = _TF32_NAN
+        else:
+            place[0] = bits + 0xFFF + (bits >> 13 & 1) & ~0x1FFF
 
 
 @compiled
-def fill_box(rows: Rows, tensor: Tensor, block: Address, shared: int, whole: int) -> None:
+def whole_box(tensor: Tensor) -> int:
+    """What `begin_rows` takes as the end of a tile that lies inside its tensor."""
+    whole = 0
+    for axis in range(tensor.layout >> tensors.LAYOUT_RANK & 7):
+        whole |= span_of(tensor, axis) << tensors.SPAN_BITS * axis
+    return whole
+
+
+@compiled
+def fill_box(tensor: Tensor, block: Address, shared: int) -> None:
     """Fill a box in shared memory with what elements outside the tensor read as."""
-    word, mask = 0, swizzle_mask(tensor)
+    word, mask, pitch = 0, swizzle_mask(tensor), pitch_of(tensor)
     if tensor.layout >> tensors.LAYOUT_NAN & 1:
-        kind = tensor.layout >> tensors.LAYOUT_TYPE & 15
-        for number, bits in _NANS.items():
-            if kind == number:
-                word = _repeated(bits)
-    more = begin_rows(rows, tensor, 0, 0, whole)
-    while more:
-        start = shared + rows.offset
-        for index in range(rows.bytes >> 3):
-            pointer_to(block + swizzled(mask, start + 8 * index), int)[0] = word
-        more = next_row(rows)
-
-
-def _repeated(bits: int) -> int:
-    """The bits of elements that are the same, in a word of 64 bits, as a signed number."""
-    width = bits.bit_length() + 1
-    word = sum(bits << shift for shift in range(0, 64, width))
-    return word - (1 << 64) if word >> 63 else word
+        word = _NANS
+    words = span_of(tensor, 0) * tensor.strides[0] >> 3
+    for row in range(tensor.shared_bytes // pitch):
+        for index in range(words):
+            place = swizzled(mask, shared + row * pitch + 8 * index)
+            pointer_to(block + place, int)[0] = word
 
 
 @compiled(inline=False)
 def store_box(
-    context: Context, warp: int, tensor: Tensor, place: int, shared: int, first: int, end: int
+    context: Context,
+    warp: int,
+    tensor: Tensor,
+    place: int,
+    shared: int,
+    first: int,
+    end: int,
+    other: int,
 ) -> None:
     """Move what lies inside the tensor of a box from shared to global memory."""
     memory = warp_base(context, context.segments[GLOBAL], warp)
-    block = warp_base(context, context.segments[_SHARED], warp)
+    block = bulk_start(context, _SHARED, warp, shared, tensor.shared_bytes) - shared
     rows, mask = room(Rows)[0], swizzle_mask(tensor)
-    more = begin_rows(rows, tensor, place, first, end)
-    while more:
-        start, left, target = shared + rows.offset, rows.bytes, memory + rows.address
+    limit = context.arrays[max(find_array(context, place), 0)].end
+    goes_on = begin_rows(rows, tensor, place, first, end, other)
+    while goes_on:
+        start, target = shared + rows.offset, memory + rows.address
+        left = min(written_bytes(rows, tensor), limit - rows.address)
         if mask == 0:
             _move_bytes(target, block + start, left)
             left = 0
@@ -475,7 +648,7 @@ def store_box(
             size = min(_PIECE - (start & _PIECE - 1), left)
             _move_bytes(target, block + swizzled(mask, start), size)
             start, target, left = start + size, target + size, left - size
-        more = next_row(rows)
+        goes_on = next_row(rows, tensor)
 
 
 BOXES = (read_box, write_box)

@@ -58,6 +58,7 @@ def _reduction(operation: str) -> Compiled[Any]:
         maps: Pointer[int],
         firsts: Pointer[int],
         ends: Pointer[int],
+        others: Pointer[int],
     ) -> None:
         held = field_pointer(record, "address", int)
         memory = warp_base(context, context.segments[GLOBAL], warp)
@@ -66,15 +67,16 @@ def _reduction(operation: str) -> Compiled[Any]:
         for lane in set_bits(mask):
             tensor = pointer_to(map_of(context, warp, maps[lane]), Tensor)[0]
             pieces, kind = swizzle_mask(tensor), tensor.layout >> tensors.LAYOUT_TYPE & 15
-            more = begin_rows(rows, tensor, held[lane] + site.offset, firsts[lane], ends[lane])
-            while more:
+            place, first, end = held[lane] + site.offset, firsts[lane], ends[lane]
+            goes_on = begin_rows(rows, tensor, place, first, end, others[lane])
+            while goes_on:
                 start, target = sources[lane] + rows.offset, memory + rows.address
                 for number, width, combine in kinds:
                     if kind == number:
                         for index in range(rows.bytes // width):
                             moved = index * width
                             combine(target + moved, block + swizzled(pieces, start + moved))
-                more = next_row(rows)
+                goes_on = next_row(rows, tensor)
 
     return cast(Compiled[Any], reduce)
 

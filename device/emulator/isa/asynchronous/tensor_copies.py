@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from memlab.device.emulator.isa.asynchronous.bulk_copies import complete
+from memlab.device.emulator.isa.asynchronous.bulk_copies import complete, multicast
 from memlab.device.emulator.isa.macros import BULK_SOURCE, items_of, substitute
 from memlab.device.emulator.isa.rows import Row
 from memlab.device.emulator.isa.values import U64, Value
@@ -44,10 +44,11 @@ tensor's extent, with that of the box above 32 bits; then the layout (`LAYOUT_*`
 each, the corners of im2col, 16 bits each, and the bytes of shared memory that a box takes. Word 0
 is the tensor's address."""
 LAYOUT_RANK, LAYOUT_SWIZZLE, LAYOUT_INTERLEAVE, LAYOUT_NAN, LAYOUT_IM2COL = 32, 35, 37, 39, 40
-LAYOUT_TYPE, LAYOUT_MARK = 41, 48
+LAYOUT_TYPE, LAYOUT_TF32, LAYOUT_MARK = 41, 45, 48
 """Where the layout has, behind the bytes of a box: the rank; the binary logarithm of the pieces
 that are swizzled with each other; whether channels are interleaved, by 16 or 32 bytes; whether the
-fill is NaN; whether it is for im2col; the position in `TYPES`; and a mark."""
+fill is NaN; whether it is for im2col; the position in `TYPES`; whether loads round to the precision
+of tensor cores; and a mark."""
 MARK = 0x7E4D
 """Tells a tensor map from other memory."""
 
@@ -71,6 +72,11 @@ MAP_VIEW = "tensormap"
 
 SPAN_BITS = 12
 """Of each number of elements of a box in a packed word."""
+OFFSETS = 2 * SPAN_BITS
+"""Where a packed word of im2col has the offsets, behind the channels before the tensor and up to
+its end."""
+OFFSET_BITS = {3: 16, 4: 8, 5: 5}
+"""Of each offset, by the rank (PTX ISA, "cp.async.bulk.tensor")."""
 
 _FAULT_TEXTS = {
     "no map": "the address is not that of a tensor map: pass a const __grid_constant__ CUtensorMap",
@@ -78,6 +84,7 @@ _FAULT_TEXTS = {
     "mode": "the map is for im2col and the instruction for tiles, or the reverse",
     "alignment": f"a box in shared memory begins at a multiple of {SHARED_ALIGNMENT_BYTES} bytes: "
     f"declare it alignas({SHARED_ALIGNMENT_BYTES})",
+    "before": "a store of a box begins before its tensor: choose coordinates from 0 on",
     "start": f"a box begins at a multiple of {PIECE_BYTES} bytes in a row of its tensor: choose "
     "the first coordinate so",
     "type": "this reduction does not take the element type of the map",
@@ -105,6 +112,7 @@ class MapFields(NamedTuple):
         swizzle_pieces: Pieces that are swizzled with each other: 1, 2, 4 or 8.
         interleave: 0, or the bytes of a slice of channels over 16.
         fills_nan: Whether elements outside read as NaN.
+        rounds: Whether loads round float32 elements to the precision of tensor cores.
         type: The position of the element type in `TYPES`.
         corners: The lower and the upper corner of im2col, if it is for that.
     """
@@ -119,6 +127,7 @@ class MapFields(NamedTuple):
     swizzle_pieces: int
     interleave: int
     fills_nan: bool
+    rounds: bool
     type: int
     corners: tuple[Sequence[int], Sequence[int]] | None
 
@@ -127,8 +136,10 @@ class MapFields(NamedTuple):
         words = [self.address, *[0] * (WORDS - 1)]
         for number, stride in enumerate(self.strides):
             words[STRIDES + number] = stride
-        for number, (extent, span) in enumerate(zip(self.extents, self.spans, strict=False)):
-            words[EXTENTS + number] = extent | span << 32
+        for number, extent in enumerate(self.extents):
+            words[EXTENTS + number] = extent
+        for number, span in enumerate(self.spans):
+            words[EXTENTS + number] |= span << 32
         words[LAYOUT] = (
             self.box_bytes
             | len(self.extents) << LAYOUT_RANK
@@ -137,6 +148,7 @@ class MapFields(NamedTuple):
             | self.fills_nan << LAYOUT_NAN
             | (self.corners is not None) << LAYOUT_IM2COL
             | self.type << LAYOUT_TYPE
+            | self.rounds << LAYOUT_TF32
             | MARK << LAYOUT_MARK
         )
         words[STEPS] = sum(step << 8 * number for number, step in enumerate(self.steps))
@@ -149,9 +161,10 @@ class MapFields(NamedTuple):
 # --- Instructions in their place ------------------------------------------------------------------
 
 _WORDS = tuple(Register(f"%macro_tensor{number}") for number in range(LAYOUT + 1))
-_PLACE, _FIRST, _END, _STEP, _MAP = (
-    Register(f"%macro_box_{name}") for name in ("place", "first", "end", "step", "map")
+_PLACE, _FIRST, _END, _MORE, _STEP, _MAP = (
+    Register(f"%macro_box_{name}") for name in ("place", "first", "end", "more", "step", "map")
 )
+_IM2COL = ".im2col"
 _EXTENT, _SPAN = Register("%macro_box_extent"), Register("%macro_box_span")
 _BYTES = Register("%macro_box_bytes")
 _BEFORE = tuple(Register(f"%macro_before{number}") for number in range(DIMENSIONS))
@@ -159,7 +172,7 @@ _INSIDE = tuple(Register(f"%macro_inside{number}") for number in range(DIMENSION
 REGISTERS = {
     **{
         register.name: "b64"
-        for register in (*_WORDS, _PLACE, _FIRST, _END, _STEP, _MAP, _EXTENT, _SPAN)
+        for register in (*_WORDS, _PLACE, _FIRST, _END, _MORE, _STEP, _MAP, _EXTENT, _SPAN)
     },
     **{register.name: "b64" for register in (*_BEFORE, *_INSIDE)},
     _BYTES.name: "b32",
@@ -169,40 +182,54 @@ REGISTERS = {
 _ZERO = Immediate("int", 0)
 
 
-def expand_load(rank: str, _: str, instruction: Instruction) -> Iterable[Instruction]:
-    """`cp.async.bulk.tensor [to], [map, {coordinates}], [barrier]`."""
-    destination, source, barrier = instruction.operands[:3]
-    yield from _locate(rank, source, instruction)
-    box = _MAP, _FIRST, _END
-    read = f"tensor.read.global.{rank}"
+def expand_load(rank: str, mode: str, instruction: Instruction) -> Iterable[Instruction]:
+    """`cp.async.bulk.tensor [to], [map, {coordinates}], [barrier]{, {offsets}}{, ranks}`."""
+    destination, source, barrier, *more = instruction.operands
+    form, box = _form(rank, mode)
+    offsets = items_of(more.pop(0)) if mode == _IM2COL else ()
+    ranks = more.pop(0) if ".multicast::cluster" in instruction.opcode else None
+    yield from _locate(int(rank[0]), mode, source, offsets, instruction)
+    read = f"tensor.read.global.{form}"
     yield substitute(instruction, read, BULK_SOURCE, Address(_PLACE, 0), *box)
-    write = f"tensor.write.shared.{rank}"
-    yield substitute(instruction, write, destination, BULK_SOURCE, *box)
+    write = f"tensor.write.shared.{form}"
+    yield multicast(substitute(instruction, write, destination, BULK_SOURCE, *box), ranks)
     yield substitute(instruction, "cvt.u32.u64", _BYTES, _WORDS[LAYOUT])
-    yield from complete(instruction, barrier, _BYTES)
+    yield from complete(instruction, barrier, _BYTES, ranks)
 
 
-def expand_store(rank: str, _: str, instruction: Instruction) -> Iterable[Instruction]:
+def expand_store(rank: str, mode: str, instruction: Instruction) -> Iterable[Instruction]:
     """`cp.async.bulk.tensor [map, {coordinates}], [of]`."""
-    yield from _write(f"tensor.write.global.{rank}", rank, instruction)
+    yield from _write("write", "", rank, mode, instruction)
 
 
 def expand_reduction(
-    rank: str, operation: str, _: str, instruction: Instruction
+    rank: str, operation: str, mode: str, instruction: Instruction
 ) -> Iterable[Instruction]:
     """`cp.reduce.async.bulk.tensor [map, {coordinates}], [of]`."""
-    yield from _write(f"tensor.reduce.global.{rank}{operation}", rank, instruction)
+    yield from _write("reduce", operation, rank, mode, instruction)
 
 
-def _write(opcode: str, rank: str, instruction: Instruction) -> Iterator[Instruction]:
+def _write(
+    name: str, operation: str, rank: str, mode: str, instruction: Instruction
+) -> Iterator[Instruction]:
     destination, source = instruction.operands[:2]
-    yield from _locate(rank, destination, instruction)
-    box = _MAP, _FIRST, _END
-    yield substitute(instruction, f"tensor.read.shared.{rank}", BULK_SOURCE, source, *box)
+    form, box = _form(rank, mode)
+    yield from _locate(int(rank[0]), mode, destination, (), instruction)
+    yield substitute(instruction, f"tensor.read.shared.{form}", BULK_SOURCE, source, *box)
+    opcode = f"tensor.{name}.global.{form}{operation}"
     yield substitute(instruction, opcode, Address(_PLACE, 0), BULK_SOURCE, *box)
 
 
-def _locate(rank: str, operand: Operand, instruction: Instruction) -> Iterator[Instruction]:
+def _form(rank: str, mode: str) -> tuple[str, tuple[Register, ...]]:
+    """The end of the opcodes that access a box, and what they take of it."""
+    if mode.startswith(_IM2COL):
+        return f"{rank}{_IM2COL}", (_MAP, _FIRST, _END, _MORE)
+    return rank, (_MAP, _FIRST, _END)
+
+
+def _locate(
+    rank: int, mode: str, operand: Operand, offsets: Sequence[Operand], instruction: Instruction
+) -> Iterator[Instruction]:
     """Load the map of `[map, {coordinates}]`, and find the place of the box and its part inside.
 
     Raises:
@@ -210,9 +237,9 @@ def _locate(rank: str, operand: Operand, instruction: Instruction) -> Iterator[I
     """
     if not isinstance(operand, Vector) or len(operand.items) != 2:
         raise ValueError(f"{instruction.opcode} has no [map, {{coordinates}}]")
-    dimensions = int(rank[0])
     coordinates = items_of(operand.items[1])
-    if len(coordinates) != dimensions:
+    is_im2col = mode.startswith(_IM2COL)
+    if len(coordinates) != rank or (mode == _IM2COL and len(offsets) != rank - 2):
         raise ValueError(f"{instruction.opcode} has {len(coordinates)} coordinates")
 
     def do(opcode: str, *operands: Operand) -> Instruction:
@@ -227,6 +254,8 @@ def _locate(rank: str, operand: Operand, instruction: Instruction) -> Iterator[I
         extent = _WORDS[EXTENTS + number]
         yield do("cvt.s64.s32", _STEP, coordinate)
         yield do("mad.lo.s64", _PLACE, _STEP, _WORDS[STRIDES + number], _PLACE)
+        if number and is_im2col:
+            continue
         yield do("shr.u64", _SPAN, extent, Immediate("int", 32))
         yield do("and.b64", _EXTENT, extent, Immediate("int", 0xFFFFFFFF))
         # At an edge, the operands of min and max give the value that is the same for many blocks.
@@ -236,8 +265,15 @@ def _locate(rank: str, operand: Operand, instruction: Instruction) -> Iterator[I
         yield do("sub.s64", inside, _EXTENT, _STEP)
         yield do("min.s64", inside, inside, _SPAN)
         yield do("max.s64", inside, _ZERO, inside)
-    yield do(f"tensor.pack.{rank}", _FIRST, *_BEFORE[:dimensions])
-    yield do(f"tensor.pack.{rank}", _END, *_INSIDE[:dimensions])
+    if not is_im2col:
+        yield do(f"tensor.pack.{rank}d", _FIRST, *_BEFORE[:rank])
+        yield do(f"tensor.pack.{rank}d", _END, *_INSIDE[:rank])
+        return
+    moved = (*offsets, *[_ZERO] * (rank - 2 - len(offsets)))
+    yield do(f"tensor.pack.{rank}d.im2col", _FIRST, _BEFORE[0], _INSIDE[0], *moved)
+    points = (*coordinates[1:], *[_ZERO] * (DIMENSIONS - rank))
+    yield do("tensor.point", _END, *points[:2])
+    yield do("tensor.point", _MORE, *points[2:])
 
 
 def pack(*counts: Value) -> Value:
@@ -246,6 +282,20 @@ def pack(*counts: Value) -> Value:
     for number, count in enumerate(counts):
         word = word | count.to(U64) << SPAN_BITS * number
     return word
+
+
+def pack_pixel(rank: str, before: Value, inside: Value, *offsets: Value) -> Value:
+    """The channels before the tensor and up to its end, and the offsets of im2col, in one word."""
+    word = pack(before, inside)
+    for number, offset in enumerate(offsets):
+        place = OFFSETS + OFFSET_BITS[int(rank[0])] * number
+        word = word | offset.to(U64) << place
+    return word
+
+
+def pack_point(first: Value, second: Value) -> Value:
+    """Two coordinates in one word."""
+    return first.to(U64) | second.to(U64) << 32
 
 
 def is_tensor_access(row: Row) -> bool:
@@ -259,9 +309,18 @@ def rank_of(row: Row) -> int:
 
 
 def demands_of(row: Row) -> int:
-    """What an instruction demands of its maps: the rank, and above 8 bits a bit for each type."""
+    """What an instruction demands of its maps.
+
+    That is the rank, in bit 7 whether they are for im2col, and above it a bit for each type.
+    """
     taken = REDUCTIONS[operation_of(row)] if row.kind == "reduce" else TYPES
-    return rank_of(row) | sum(1 << 8 + number for number, name in enumerate(TYPES) if name in taken)
+    types = sum(1 << 8 + number for number, name in enumerate(TYPES) if name in taken)
+    return rank_of(row) | takes_pixels(row) << 7 | types
+
+
+def takes_pixels(row: Row) -> bool:
+    """Whether an instruction accesses boxes in the mode im2col."""
+    return _IM2COL in row.opcode
 
 
 def operation_of(row: Row) -> str:
