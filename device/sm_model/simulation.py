@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from llvmlite import ir
 from numpy.typing import NDArray
 
-import memlab.device.emulator
-from memlab.device.compiler.cache import hash_groups, load_parts, store_parts
 from memlab.device.emulator.codegen.compiled import Compiled
-from memlab.device.emulator.codegen.llvm import Library, compile_module, describe_target
+from memlab.device.emulator.codegen.llvm import library_of
 from memlab.device.emulator.codegen.records import dtype_of
 from memlab.device.sm_model import simulation_code
 from memlab.device.sm_model.records import (
@@ -190,7 +186,9 @@ def run(work: Workload, rates: Rates) -> Simulated:
         *("bank_latency", "least_sectors"),
     ):
         machine[name] = getattr(rates, name)
-    _library().function("simulate", None, ctypes.c_void_p)(machine.ctypes.data)
+    function: Compiled[Any] = cast(Any, simulation_code.simulate)
+    library = library_of("sm_model", Path(__file__).parent, function)
+    library.function(function.name, None, ctypes.c_void_p)(machine.ctypes.data)
     return Simulated(
         clocks=max(float(machine["clock"]) + 1, float(machine["drained"])),
         issued=int(machine["issued"]),
@@ -202,26 +200,3 @@ def quantiles(values: Floats) -> Floats:
     """A table of `QUANTILES` equally likely values that has the distribution of some others."""
     at = (np.arange(QUANTILES) + 0.5) / QUANTILES * len(values) - 0.5
     return np.interp(at, np.arange(len(values)), np.sort(values))
-
-
-@cache
-def _library() -> Library:
-    """The machine code of the simulation."""
-    function: Compiled[Any] = cast(Any, simulation_code.simulate)
-    key = hash_groups([(_digest(), describe_target(), "sm_model")])
-    codes = load_parts(key)
-    if codes is None:
-        module = ir.Module("memlab_sm_model")
-        function.declared(module)
-        codes = [compile_module(module)]
-        store_parts(key, codes)
-    return Library(codes, [function.name])
-
-
-@cache
-def _digest() -> str:
-    """A hash of the source files that decide which code is made."""
-    emulator, here = Path(memlab.device.emulator.__file__).parent, Path(__file__).parent
-    folders = (emulator / "codegen", emulator / "isa", here)
-    files = sorted(path for folder in folders for path in folder.glob("*.py"))
-    return hash_groups([[path.read_bytes() for path in files]])

@@ -6,9 +6,18 @@ import ctypes
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from llvmlite import binding, ir
+
+from memlab.device.compiler.cache import hash_groups, load_parts, store_parts
+
+if TYPE_CHECKING:
+    from memlab.device.emulator.codegen.compiled import Compiled
+
+EMULATOR = Path(__file__).parents[1]
+"""The folder of the emulator, whose source files decide which code is made."""
 
 _LIBRARY_NUMBERS = itertools.count()
 
@@ -33,6 +42,7 @@ def target_machine(optimization: int) -> binding.TargetMachine:
     )
 
 
+@cache
 def describe_target() -> str:
     """LLVM's version, and the CPU that it generates code for, as the key of a cache."""
     version = ".".join(map(str, binding.llvm_version_info))
@@ -104,6 +114,34 @@ class Library:
             *arguments: The `ctypes` types of its arguments.
         """
         return ctypes.CFUNCTYPE(result, *arguments)(self.addresses[name])
+
+
+@cache
+def source_digest(*folders: Path) -> str:
+    """A hash of the source files in folders and below."""
+    files = sorted(path for folder in folders for path in folder.rglob("*.py"))
+    return hash_groups([[path.read_bytes() for path in files]])
+
+
+@cache
+def library_of(name: str, folder: Path, *functions: Compiled[Any]) -> Library:
+    """The machine code of functions, which is kept in the cache of compilations.
+
+    Args:
+        name: The name of their module.
+        folder: The source files, besides those of `codegen` and `isa`, that they are made of.
+        functions: The functions that others call.
+    """
+    digests = [source_digest(EMULATOR / "codegen", EMULATOR / "isa"), source_digest(folder)]
+    key = hash_groups([(*digests, describe_target(), name)])
+    codes = load_parts(key)
+    if codes is None:
+        module = ir.Module(f"memlab_{name}")
+        for function in functions:
+            function.declared(module)
+        codes = [compile_module(module)]
+        store_parts(key, codes)
+    return Library(codes, [function.name for function in functions])
 
 
 @cache

@@ -8,18 +8,23 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-import memlab.device.emulator
 from memlab.device.compiler.cache import hash_groups, load_parts, store_parts
 from memlab.device.emulator.codegen import scoreboard_code
 from memlab.device.emulator.codegen.frame import FrameLayout, lay_out_frame
 from memlab.device.emulator.codegen.layout import SITE, SITE_KINDS, SPACES, STRETCH, STRETCH_KINDS
-from memlab.device.emulator.codegen.llvm import Library, compile_module, describe_target
+from memlab.device.emulator.codegen.llvm import (
+    EMULATOR,
+    Library,
+    compile_module,
+    describe_target,
+    library_of,
+    source_digest,
+)
 from memlab.device.emulator.codegen.memory_code import MEMORY
 from memlab.device.emulator.codegen.schedule_code import SCHEDULE
 from memlab.device.emulator.codegen.stretch_code import (
@@ -188,16 +193,7 @@ def _functions(stretches: Sequence[Stretch]) -> dict[str, list[Stretch]]:
 def runtime() -> Library:
     """The code that all programs share: memory accesses, scheduling, and the scoreboard."""
     functions = (*MEMORY, *SCHEDULE, scoreboard_code.follow_path)
-    names = [function.name for function in functions]
-    key = hash_groups([(_engine_digest(), describe_target(), "runtime")])
-    codes = load_parts(key)
-    if codes is None:
-        module = ir.Module("memlab_runtime")
-        for function in functions:
-            function.declared(module)
-        codes = [compile_module(module)]
-        store_parts(key, codes)
-    return Library(codes, names)
+    return library_of("runtime", EMULATOR / "program", *functions)
 
 
 def follow_path(
@@ -221,14 +217,9 @@ def _schedule_function(name: str, arguments: int) -> Callable[..., int]:
     return function
 
 
-@cache
 def _engine_digest() -> str:
     """A hash of what decides which code is made: the source files of the emulator."""
-    folder = Path(memlab.device.emulator.__file__).parent
-    files = sorted(
-        path for room in ("codegen", "isa", "program") for path in (folder / room).rglob("*.py")
-    )
-    return hash_groups([[path.read_bytes() for path in files]])
+    return source_digest(*(EMULATOR / room for room in ("codegen", "isa", "program")))
 
 
 def _compile(

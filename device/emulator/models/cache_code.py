@@ -1,14 +1,21 @@
 """The caches as machine code, which keep the lines that were used last.
 
 Every cache keeps whole lines and fills sectors. Its lines are a list from the one used last to the
-one used least recently, and are found through a table of hashes.
+one used least recently, and are found through a table of hashes. Where accesses have no order but
+that of windows of time (`find_misses`), it knows the window of each line's last use.
 """
 
 from __future__ import annotations
 
-from memlab.device.emulator.codegen.compiled import compiled, set_bits
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from memlab.device.emulator.codegen.compiled import Compiled, compiled, set_bits
 from memlab.device.emulator.codegen.lanes import count_bits
-from memlab.device.emulator.codegen.records import Int32, Pointer, Record
+from memlab.device.emulator.codegen.llvm import library_of
+from memlab.device.emulator.codegen.records import Byte, Int32, Pointer, Record
 
 LOAD, LOAD_BYPASSING_L1, STORE, LOCAL_STORE, ATOMIC = range(5)
 """Kinds of instructions by their number in `Replay.kinds`. All stores reach the L2; those to local
@@ -78,6 +85,62 @@ class Replay(Record):
     l2: Pointer[Cache]  # its partitions
     partitions: int
     fetched_sectors: int  # by one access to memory, aligned: 1, 2 or 4
+
+
+class LineUse(Record):
+    """A line that accesses in windows use; windows are counted from 1."""
+
+    last: Int32  # the window of the last access; 0 for none
+    filled: Int32  # that in which the cache was last without the line
+    units: Annotated[Pointer[Int32], _SECTORS]  # of the last access to each of its units
+
+
+@cache
+def function(name: str, arguments: int) -> Any:
+    """An exported function as a Python callable of so many addresses and numbers."""
+    functions: dict[str, Compiled[Any]] = {each.name: each for each in _EXPORTED}
+    library = library_of("caches", Path(__file__).parent, *functions.values())
+    return library.function(name, ctypes.c_int64, *arguments * [ctypes.c_int64])
+
+
+@compiled(exported=True)
+def find_misses(
+    windows: Pointer[int],
+    units: Pointer[int],
+    count: int,
+    units_per_line: int,
+    uses: Pointer[LineUse],
+    touched: Pointer[int],
+    capacity: int,
+    missed: Pointer[Byte],
+) -> int:
+    """Mark the accesses that miss a cache of so many lines: see `caches.misses`.
+
+    `touched` has room for the number of lines by the window of their last access.
+    """
+    now, oldest, resident = 0, 1, 0
+    for number in range(count):
+        window = windows[number] + 1
+        if window != now:
+            now = window
+            while resident > capacity:
+                resident -= touched[oldest]
+                oldest += 1
+        unit = units[number]
+        use, place = uses[unit // units_per_line], unit % units_per_line
+        last = use.last
+        if last != now:
+            if last >= oldest:
+                touched[last] -= 1
+            else:
+                use.filled = now
+                resident += 1
+            touched[now] += 1
+            use.last = now
+        if use.units[place] < use.filled:
+            missed[number] = 1
+        use.units[place] = now
+    return 0
 
 
 @compiled(exported=True)
@@ -233,3 +296,6 @@ def drop(cache: Cache, number: int) -> None:
     while cache.lines[before].chained != number:
         before = cache.lines[before].chained
     cache.lines[before].chained = place.chained
+
+
+_EXPORTED: tuple[Any, ...] = (find_misses, replay)

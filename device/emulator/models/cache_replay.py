@@ -15,22 +15,15 @@ Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015).
 
 from __future__ import annotations
 
-import ctypes
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numpy.typing import NDArray
 
-import memlab.device.emulator
-from memlab.device.compiler.cache import hash_groups, load_parts, store_parts
 from memlab.device.emulator.codegen.layout import LOCAL_LINES
-from memlab.device.emulator.codegen.llvm import Library, compile_module, describe_target
 from memlab.device.emulator.codegen.records import dtype_of
 from memlab.device.emulator.models import cache_code
 from memlab.device.emulator.models.address_streams import SECTORS_PER_LINE, IntArray
@@ -189,7 +182,7 @@ def replay_accesses(
     state["partitions"] = geometry.l2_partitions
     state["most_readers"] = len(read_by) - 1
     state["fetched_sectors"] = geometry.dram_access_bytes // SECTOR_BYTES
-    _function()(state.ctypes.data, 0, len(order))
+    cache_code.function("replay", 3)(state.ctypes.data, 0, len(order))
     first, later = _traffic(counts[:count]), _traffic(counts[count:])
     return ReplayedTraffic(first, later, int(l2["written_back"].sum()))
 
@@ -241,42 +234,3 @@ class _Caches:
         caches["hash_shift"], caches["capacity"] = _HASH_BITS - bits, lines
         caches["newest"] = caches["oldest"] = -1
         return caches
-
-
-@cache
-def _function() -> Any:
-    """The compiled `cache_code.replay`; its code is kept in the cache of compilations."""
-    emulator = Path(memlab.device.emulator.__file__).parent
-    files = sorted(
-        path for room in ("codegen", "isa", "models") for path in (emulator / room).glob("*.py")
-    )
-    digest = hash_groups([[path.read_bytes() for path in files]])
-    key = hash_groups([(digest, describe_target(), "cache replay")])
-    codes = load_parts(key)
-    if codes is None:
-        module = ir.Module("memlab_cache_replay")
-        cache_code.replay.declared(module)  # type: ignore[attr-defined]
-        codes = [compile_module(module)]
-        store_parts(key, codes)
-    name = cache_code.replay.name  # type: ignore[attr-defined]
-    library = Library(codes, [name])
-    function = library.function(name, ctypes.c_int64, ctypes.c_void_p, *2 * [ctypes.c_int64])
-    return _Loaded(library, function)
-
-
-@dataclass(frozen=True)
-class _Loaded:
-    """A function with the library that holds its code.
-
-    Attributes:
-        library: The library.
-        function: The function.
-    """
-
-    library: Library
-    function: Any
-
-    def __call__(self, *arguments: int) -> int:
-        """Call it."""
-        result: int = self.function(*arguments)
-        return result

@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memlab.device.emulator.codegen.records import dtype_of
+from memlab.device.emulator.models import cache_code
 from memlab.device.emulator.models.address_streams import (
     SECTORS_PER_LINE,
     AccessStream,
@@ -29,6 +31,7 @@ from memlab.device.emulator.models.address_streams import (
 )
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
 
+_LINE_USE = dtype_of(cache_code.LineUse)
 _LARGEST_SIMULATION = 2_000_000
 """Accesses in a simulation of the L2. Of more accesses, a sample of the lines is simulated, in a
 cache of accordingly smaller capacity."""
@@ -120,61 +123,44 @@ def misses(
         Whether each access misses, shape (accesses,). Of several accesses to one unit in the same
         window, only one can miss.
     """
-    most_lines = (_TABLE_PER_ACCESS * len(unit) + _SMALL_TABLE) // units_per_line
-    line, lines = _line_numbers(unit // units_per_line, most_lines)
+    line, lines = _numbers_from_0(unit // units_per_line, units_per_line)
     number = line * units_per_line + unit % units_per_line
-    # Tables by number instead of sorting: of equal numbers, an assignment keeps the last one's
-    # value, which here is the first access of a window.
-    first_access = np.empty(lines * units_per_line, np.int32)
-    first_of_line = np.empty(lines, np.int32)
-    # The window of the last access, and that in which each line was last filled.
-    last_unit = np.full(lines * units_per_line, -1, np.int32)
-    last_line, filled = np.full(lines, -1, np.int32), np.zeros(lines, np.int32)
-    capacity = int(capacity_bytes // LINE_BYTES)
-    count = int(window[-1]) + 1 if len(window) else 0
-    touched = np.zeros(count, np.int64)  # lines by the window of their last access
-    missed = np.zeros(len(unit), np.bool_)
-    bounds = np.searchsorted(window, np.arange(count + 1))
-    oldest = resident = 0
-    for now in range(count):
-        start, stop = bounds[now], bounds[now + 1]
-        if start == stop:
-            continue
-        access, used = np.arange(start, stop, dtype=np.int32), number[start:stop]
-        first_access[used[::-1]] = access[::-1]
-        access = access[first_access[used] == access]
-        used, used_lines = number[access], line[access]
-        while resident > capacity:
-            resident -= int(touched[oldest])
-            oldest += 1
-        previous = last_line[used_lines]
-        kept = previous >= oldest
-        filled[used_lines[~kept]] = now
-        missed[access] = last_unit[used] < filled[used_lines]
-        first_of_line[used_lines] = access
-        one_per_line = first_of_line[used_lines] == access
-        moved = previous[one_per_line & kept]
-        touched[: now + 1] -= np.bincount(moved, minlength=now + 1)
-        touched[now] = np.count_nonzero(one_per_line)
-        resident += int(touched[now]) - len(moved)
-        last_line[used_lines] = now
-        last_unit[used] = now
+    windows, units = (np.ascontiguousarray(array, np.int64) for array in (window, number))
+    uses, missed = np.zeros(lines, _LINE_USE), np.zeros(len(unit), np.bool_)
+    touched = np.zeros(int(window[-1]) + 2 if len(window) else 0, np.int64)
+    cache_code.function("find_misses", 8)(
+        windows.ctypes.data,
+        units.ctypes.data,
+        len(units),
+        units_per_line,
+        uses.ctypes.data,
+        touched.ctypes.data,
+        int(capacity_bytes // LINE_BYTES),
+        missed.ctypes.data,
+    )
     return missed
 
 
-def _line_numbers(line: IntArray, most: int) -> tuple[IntArray, int]:
-    """Number lines from 0, equal lines alike; with the end of the numbers.
+def _numbers_from_0(values: IntArray, size: int = 1) -> tuple[IntArray, int]:
+    """Number values from 0, equal values alike; with the end of the numbers.
 
-    Where no more than `most` numbers are needed, lines are counted from the first; this needs no
-    sorting.
+    Where a table with `size` elements for each is small, numbers are counted from the least value;
+    this needs no sorting.
     """
-    if not len(line):
-        return line, 0
-    first, last = int(line.min()), int(line.max())
-    if last - first < most:
-        return line - first, last - first + 1
-    lines, number = np.unique(line, return_inverse=True)
-    return number, len(lines)
+    if not len(values):
+        return values, 0
+    first, last = int(values.min()), int(values.max())
+    if (last - first) * size < _TABLE_PER_ACCESS * len(values) + _SMALL_TABLE:
+        return values - first, last - first + 1
+    found, number = np.unique(values, return_inverse=True)
+    return number, len(found)
+
+
+def _count_distinct(values: IntArray) -> int:
+    number, end = _numbers_from_0(values)
+    seen = np.zeros(end, np.bool_)
+    seen[number] = True
+    return int(np.count_nonzero(seen))
 
 
 class L1Reads(NamedTuple):
@@ -334,7 +320,7 @@ def dram_bytes(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry
         return at_most_once(affine_bytes + data_bytes, reading, np.ones_like(reading))
 
     loaded, for_atomics = read_for(False), read_for(True)
-    written = len(distinct(unit[stream.store[row]])) * factor * geometry.dram_access_bytes
+    written = _count_distinct(unit[stream.store[row]]) * factor * geometry.dram_access_bytes
     written = int(written * total / simulated * scale)
     footprint = written + loaded  # atomics write where they read
     evicted = max(0.0, 1 - geometry.l2_bytes / footprint) if footprint else 0.0
@@ -366,7 +352,7 @@ def _distinct_bytes(
     factor = _sampling_factor(accesses, _LARGEST_SIMULATION)
     sectors = [part for group in groups for _, part in _sampled_sectors(stream, group, factor)]
     units = np.concatenate(sectors) * SECTOR_BYTES // geometry.dram_access_bytes
-    return len(distinct(units)) * factor * geometry.dram_access_bytes
+    return _count_distinct(units) * factor * geometry.dram_access_bytes
 
 
 def _copies(
@@ -445,11 +431,14 @@ def _sampled_sectors(
         if not (group.shifts % SECTORS_PER_LINE).any():
             line = sectors // SECTORS_PER_LINE
         starts = np.flatnonzero(np.diff(line, prepend=line[:1] - 1))
-        run_of_row = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(line)))
+        lengths = np.diff(starts, append=len(line))
         for shifts in _batches(group.rows, group.shifts):
             lines = (sectors[starts] + shifts[:, None]) // SECTORS_PER_LINE
-            shift, row = np.nonzero((_hash(lines) % factor == 0)[:, run_of_row])
-            yield group.rows[row], sectors[row] + shifts[shift]
+            shift, run = np.nonzero(_hash(lines) % factor == 0)
+            rows = lengths[run]
+            ends = np.cumsum(rows)
+            row = np.repeat(starts[run] - (ends - rows), rows) + np.arange(rows.sum())
+            yield group.rows[row], sectors[row] + np.repeat(shifts[shift], rows)
         return
     # Computing all sectors to drop most of them would take long for many rows. So the array is
     # extended to a multiple of the factor, and the sample is one residue class of its lines: the
