@@ -16,10 +16,10 @@ roofline: .venv/installed ## run the textbook's ladder and draw roofline.png and
 	$(BIN)/memlab roofline --force --store build/roofline.db --output roofline.png
 
 test: .venv/developing ## run the tests that need no GPU, but the slow ones
-	$(BIN)/python -m pytest -m "not gpu and not slow" -n auto --dist worksteal
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m "not gpu and not slow" -n auto --dist worksteal
 
 test-all: .venv/developing ## run all tests that need no GPU, with coverage
-	$(BIN)/python -m pytest -m "not gpu" -n auto --dist worksteal --cov --cov-report=term-missing
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m "not gpu" -n auto --dist worksteal --cov --cov-report=term-missing
 
 check: .venv/developing ## lint, types, import floors, format
 	$(BIN)/ruff check
