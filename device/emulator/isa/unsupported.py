@@ -20,7 +20,7 @@ _ADVICE = (
     ),
     (
         r"cp\.(reduce\.)?async\.bulk\.tensor|tensormap",
-        "of tensor copies it knows those of Hopper, tiles and im2col; others, and maps that a kernel "
+        "of tensor copies it knows Hopper's, tiles and im2col; others, and maps that a kernel "
         f"changes, need a GPU; {_OLDER_TRITON}",
     ),
     (r"tcgen05", f"products in tensor memory need a GPU; {_OLDER_TRITON}"),

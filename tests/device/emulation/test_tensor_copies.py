@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from typing import Any
 
 import ml_dtypes
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 import memlab
 from memlab.device.emulator.machine.memory import KernelFault
 from tests.support.boxes import SHARED_BYTES, SOURCE, Box, Im2colBox, random_box, random_pixels
+from tests.support.paths import DATA
 
 WORDS = SHARED_BYTES // 4
 
@@ -211,3 +213,37 @@ def test_a_multicast_copy_writes_to_each_block_of_the_mask() -> None:
     expected = np.repeat(values.reshape(3, 8, 32), 2, axis=0)
     np.testing.assert_array_equal(result.outputs["out"], expected)
     assert result.measurement.counters.bulk_sectors == 6 * 4 * 4
+
+
+def measured_copies() -> list[dict[str, str]]:
+    lines = (DATA / "h200-tensor-copies.csv").read_text().splitlines()
+    return list(csv.DictReader(line for line in lines if not line.startswith("#")))
+
+
+@pytest.mark.parametrize("copy", ["load", "store", "reduce"])
+def test_sectors_are_those_that_an_h200_counts(copy: str) -> None:
+    for row in (row for row in measured_copies() if row["copy"] == copy):
+        shape, extents, at, step = (
+            tuple(map(int, row[name].split("x"))) for name in ("shape", "box", "at", "step")
+        )
+        box = Box(
+            row["dtype"], shape, extents, at, int(row["swizzle"]), padding=int(row["padding"])
+        )
+        behind = [0] * (5 - len(shape))
+        point = ((*at[::-1], *behind), (*step[::-1], *behind), 0, box.nbytes)
+        tensor = memlab.tensor_map(
+            np.zeros(box.tensor_bytes, np.uint8).view(element_type(box.dtype)),
+            role="in" if copy == "load" else "inout",
+            **box.arguments(),
+        )
+        result = memlab.run(
+            f"{SOURCE}:count_{'loads' if copy == 'load' else 'stores'}",
+            grid=64,
+            block=32,
+            args=[tensor, point],
+            defines=[f"RANK={len(shape)}", *(['REDUCE="add"'] if copy == "reduce" else [])],
+            shared=SHARED_BYTES,
+            device="h200",
+        )
+        counters = result.measurement.counters
+        assert (counters.bulk_requests, counters.bulk_sectors) == (64, int(row["sm"])), row
