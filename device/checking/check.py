@@ -6,7 +6,7 @@ them in sentences, with source lines and the program's own names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -28,6 +28,7 @@ from memlab.device.emulator.machine.machine import TRAPS
 from memlab.device.emulator.machine.memory import KernelFault, describe_wild_address
 from memlab.device.emulator.machine.threads import block_coordinates
 from memlab.device.emulator.program.polling_loops import find_polling_loops
+from memlab.device.emulator.program.program import HEAP
 from memlab.device.emulator.ptx import parser
 from memlab.device.emulator.ptx.parser import PtxError
 from memlab.device.emulator.sampling.block_sample import (
@@ -115,6 +116,8 @@ def check_launch(
                 notes.append(builder.left_out_by_data(output, missing))
             elif missing.size:
                 findings.append(builder.never_written(output, missing))
+    if whole and stop is None and "memcheck" in tools:
+        notes += builder.leaks()
     return CheckReport(
         kernel=launch.kernel,
         parameters=dict(launch.parameters),
@@ -333,6 +336,15 @@ class _FindingBuilder:
             "written, as the data decides; if they keep their values, declare inout:"
         )
 
+    def leaks(self) -> Iterator[str]:
+        """The note on allocations of the kernel that it does not free."""
+        count, size = self.checker.leaks()
+        if count:
+            yield (
+                f"{count:,} {plural(count, 'allocation')} with {size:,} bytes in all that the "
+                "kernel does not free: the heap keeps them for the next launches"
+            )
+
     # --- One message per tool --------------------------------------------------------------
 
     def _memcheck(self, observation: Observation, other: SourceLocation | None) -> str:
@@ -341,7 +353,13 @@ class _FindingBuilder:
             itself = "the kernel stops itself (trap)" if opcode == "trap" else "an assertion fails"
             cause = TRAPS.get(opcode, itself)
             return f"{cause}; nothing after it was checked"
+        if observation.kind == "double free":
+            return "an allocation of the heap is freed that was freed before"
+        if observation.kind == "invalid free":
+            return "what is freed is no allocation of the heap: malloc has not given this address"
         access, size = self._access(observation.at)
+        if observation.kind == "use after free":
+            return f"{access} of {size} bytes in an allocation of the heap that was freed"
         if observation.kind == "misaligned":
             return (
                 f"misaligned {access} of {size} bytes in {observation.space} memory; "
@@ -358,6 +376,8 @@ class _FindingBuilder:
             )
         message = f"{access} of {size} bytes outside {self._memory_description(observation)}"
         array = self._array(observation)
+        if array is not None and array.name == HEAP.name and self._is_inside(observation, array):
+            return f"{access} of {size} bytes outside the allocations of the heap"
         if observation.space == "shared" and array is not None and not array.size:
             message += ", which has no bytes in this launch: add --shared BYTES"
         return message
@@ -450,6 +470,9 @@ class _FindingBuilder:
 
     def _index(self, observation: Observation, array: ProgramArray) -> int:
         return (observation.address - array.start) // array.element_bytes
+
+    def _is_inside(self, observation: Observation, array: ProgramArray) -> bool:
+        return 0 <= observation.address - array.start < array.size
 
     def _memory_description(self, observation: Observation) -> str:
         array = self._array(observation)

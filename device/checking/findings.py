@@ -44,7 +44,8 @@ class CheckFinding:
     Attributes:
         tool: The tool that found it.
         kind: The kind of mistake. memcheck: `out of bounds`, `misaligned`, `not writable` (a write
-            to a constant, or to an input of the launch), `trap`. initcheck: `uninitialized read`,
+            to a constant, or to an input of the launch), `use after free`, `double free`, `invalid
+            free`, `trap`. initcheck: `uninitialized read`,
             `never written`. racecheck: the hazards `RAW` (read after write), `WAR` and `WAW`,
             `stale read` (through the read-only cache, of what the same launch wrote), `missing
             proxy fence` (a bulk copy reads what threads stored), and

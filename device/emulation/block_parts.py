@@ -59,7 +59,7 @@ def threads() -> int:
 @lru_cache(maxsize=32)
 def can_run_in_parts(program: Program) -> bool:
     """Whether the blocks of a program may run one after the other, if they share no data."""
-    rare = any(step.row.kind == "print" or reads_clock(step) for step in program.steps)
+    rare = any(step.row.kind in ("print", "heap") or reads_clock(step) for step in program.steps)
     return not rare and not has_global_atomics(program) and not find_polling_loops(program)
 
 

@@ -224,6 +224,8 @@ class Execution:
                 held[piece] = POISON_BYTE if initial is None else array_bytes(initial)[piece]
         self._initialize_variables()
         self.memory.forget_writes()
+        if self.memory.heap is not None:
+            self.memory.heap.clear()
         self._done.clear()
         self._cut_short = ""
 

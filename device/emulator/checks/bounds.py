@@ -9,6 +9,7 @@ import numpy as np
 
 from memlab.device.emulator.checks.observations import Lanes, Observations
 from memlab.device.emulator.checks.pointer_origin import PointerOrigin
+from memlab.device.emulator.machine.heap import ALLOCATED, FREED, Heap
 from memlab.device.emulator.machine.memory import Segment
 
 ArrayExtents: TypeAlias = Sequence[tuple[int, int]]
@@ -24,6 +25,7 @@ class BoundsCheck:
         extents: Mapping[str, ArrayExtents],
         origins: Mapping[int, PointerOrigin],
         inputs: Collection[int],
+        heap: Heap | None = None,
     ) -> None:
         """Check a program.
 
@@ -32,7 +34,9 @@ class BoundsCheck:
             extents: The starts and ends of the arrays, by state space.
             origins: The array that an instruction's addresses were computed from, by instruction.
             inputs: The arrays of global memory that the launch only reads, by their order.
+            heap: What `malloc` has given, whose allocations are arrays of their own.
         """
+        self._heap = heap
         self._observations, self._origins = observations, origins
         self._extents = {
             space: np.array(extent, np.int64).reshape(-1, 2).T for space, extent in extents.items()
@@ -75,9 +79,16 @@ class BoundsCheck:
             if not permitted:
                 read_only |= in_array
         read_only &= active & ~misaligned
-        outside = active & ~inside & ~misaligned
+        freed = np.zeros_like(active)
+        if self._heap is not None and segment.name == "global":
+            of_heap = active & self._heap.holds(address)
+            states = self._heap.states(address, size) if of_heap.any() else np.zeros(len(address))
+            freed = of_heap & ~misaligned & (states == FREED)
+            inside &= ~of_heap | (states == ALLOCATED)
+        outside = active & ~inside & ~misaligned & ~freed
         for kind, wrong in (
             ("misaligned", misaligned),
+            ("use after free", freed),
             ("out of bounds", outside),
             ("not writable", read_only),
         ):
@@ -96,7 +107,34 @@ class BoundsCheck:
     def permitted_arrays(self, step: int, segment: Segment, load: bool) -> Lanes:
         """The starts and ends of the arrays that an instruction may access, shape (arrays, 2)."""
         starts, ends, permits = self._candidate_arrays(step, segment, load)
+        if self._heap is not None and segment.name == "global":
+            permits = permits & ~self._heap.holds(starts)  # its allocations come and go
         return np.ascontiguousarray(np.stack([starts, ends], axis=1)[permits])
+
+    def permitted_frees(self, step: int, address: Lanes, active: Lanes, threads: Lanes) -> Lanes:
+        """The lanes that free an allocation, or a null pointer; the others are reported.
+
+        Args:
+            step: The index of the call of `free`.
+            address: What they free, shape (lanes,).
+            active: The lanes that execute it, as a mask.
+            threads: The lanes' threads, shape (lanes,).
+        """
+        heap, lanes = self._heap, np.flatnonzero(active & (address != 0))
+        assert heap is not None
+        first = np.zeros(len(lanes), np.bool_)
+        first[np.unique(address[lanes], return_index=True)[1]] = True
+        valid = heap.is_allocation(address[lanes])
+        twice = (valid & ~first) | heap.was_freed(address[lanes])
+        for kind, wrong in (
+            ("double free", twice),
+            ("invalid free", ~valid & ~twice),
+        ):
+            of = lanes[wrong]
+            self._observations.add("memcheck", kind, "global", address[of], step, threads[of])
+        permitted = active.copy()
+        permitted[lanes[~(valid & first)]] = False
+        return permitted
 
     def _candidate_arrays(
         self, step: int, segment: Segment, load: bool

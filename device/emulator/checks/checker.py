@@ -42,6 +42,7 @@ from memlab.device.emulator.checks.undefined_values import (
 )
 from memlab.device.emulator.checks.warpgroup_products import find_product_mistakes
 from memlab.device.emulator.codegen.check_layout import THREAD_BITS
+from memlab.device.emulator.isa.address_space import GLOBAL_BASE
 from memlab.device.emulator.machine.access_watch import WatchedAccess
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory
@@ -49,7 +50,7 @@ from memlab.device.emulator.machine.observer import Action, ExecutionPolicy
 from memlab.device.emulator.machine.scheduler import BarrierRelease, WaitingGroups
 from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.program.program import DecodedInstruction, Program
-from memlab.device.emulator.ptx.parser import TYPE_BYTES, Immediate
+from memlab.device.emulator.ptx.parser import TYPE_BYTES, Immediate, Operand
 from memlab.device.properties import WARP_SIZE
 from memlab.kernels.launch import Dim3
 
@@ -89,7 +90,8 @@ class Checker(ExecutionPolicy):
         numbers = {array.name: number for number, array in enumerate(global_memory.allocations)}
         self._origins, self._numbers_by_name = origins, numbers
         read_only = {numbers[name] for name in inputs if name in numbers}
-        self._bounds = BoundsCheck(self._observations, extents, origins, read_only)
+        self._heap = global_memory.heap
+        self._bounds = BoundsCheck(self._observations, extents, origins, read_only, self._heap)
         self._initialisation = None
         if "initcheck" in tools:
             widths = {
@@ -194,6 +196,8 @@ class Checker(ExecutionPolicy):
             action = self._note_subscript(index, step, action)
         elif step.row.kind == "trap":
             action = partial(self._note_trap, index, action)
+        elif step.row.kind == "heap":
+            action = self._heap_action(index, step, action)
         if "synccheck" in self._selected_tools and is_warp_collective(step):
             action = self._watch_collective(index, action)
         if self._races is not None and index in self._program.exchanged_loads:
@@ -325,6 +329,12 @@ class Checker(ExecutionPolicy):
             return np.zeros(0, np.int64)
         return self._initialisation.never_written(name, padding)
 
+    def leaks(self) -> tuple[int, int]:
+        """The allocations of the heap that are not freed, and their bytes."""
+        if self._heap is None:
+            return 0, 0
+        return self._heap.allocations, self._heap.allocated_bytes
+
     def writes_to(self, name: str) -> frozenset[int]:
         """The instructions that may write to an array of global memory."""
         array = ("global", self._numbers_by_name[name])
@@ -399,6 +409,35 @@ class Checker(ExecutionPolicy):
         nowhere = np.zeros(len(threads), np.int64)
         self._observations.add("memcheck", "trap", "", nowhere, index, threads)
         action(mask)
+
+    def _heap_action(self, index: int, step: DecodedInstruction, action: Action) -> Action:
+        """Check a call of `free`; what a call of `malloc` gives is new memory, not yet written."""
+        *to, source = step.instruction.operands
+
+        def values(operand: Operand) -> Lanes:
+            value = np.broadcast_to(self._operands.read(operand, "u64"), len(self._numbers))
+            return value.astype(np.int64)
+
+        def free(mask: Lanes) -> None:
+            action(self._bounds.permitted_frees(index, values(source), mask, self._numbers))
+
+        def allocate(mask: Lanes) -> None:
+            sizes = values(source)[mask]
+            action(mask)
+            for address, size in zip(values(to[0])[mask].tolist(), sizes.tolist(), strict=True):
+                if address:
+                    self._begin_allocation(address - GLOBAL_BASE, size)
+
+        return allocate if to else free
+
+    def _begin_allocation(self, start: int, size: int) -> None:
+        """Take bytes of global memory as new."""
+        unit = self._program.unit_bytes["global"]
+        units = slice(start // unit, -(-(start + size) // unit))
+        if self._initialisation is not None:
+            self._initialisation.unwritten("global")[units] = True
+        if self._races is not None:
+            self._races.shadow("global").forget(units)
 
     def _note_product(self, index: int, action: Action) -> Action:
         """Report lanes that break the rules of a product of their warpgroup."""

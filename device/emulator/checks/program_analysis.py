@@ -192,7 +192,7 @@ def _is_watched(program: Program, step: DecodedInstruction, tools: Collection[st
         case "warp":
             return "synccheck" in tools and is_warp_collective(step)
         case kind:
-            return kind in ("arrive", "trap")
+            return kind in ("arrive", "trap", "heap")
 
 
 def _is_inside_a_variable(program: Program, step: DecodedInstruction) -> bool:

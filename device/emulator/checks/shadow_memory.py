@@ -63,6 +63,12 @@ class ShadowMemory:
         self.read = AccessHistory(units, id_shifts)
         self.atomic_updates: AccessHistory | None = None
 
+    def forget(self, units: slice) -> None:
+        """Forget all accesses to some units, which are new memory."""
+        histories = [self.read, *([] if self.atomic_updates is None else [self.atomic_updates])]
+        for entries in (self.written, *(e for h in histories for e in h.recorded_accesses)):
+            entries[units] = 0
+
     def update(self, units: Lanes, entries: Lanes) -> None:
         """Add an instruction's atomic operations."""
         if self.atomic_updates is None:

@@ -26,7 +26,7 @@ from memlab.device.emulator.ptx.parser import Immediate, registers_of
 
 CONTROL_KINDS = ("branch", "exit", "barrier")
 """Instructions that decide which lanes run next."""
-INTERPRETED_KINDS = ("print", "trap", "block", "arrive")
+INTERPRETED_KINDS = ("print", "trap", "block", "arrive", "heap")
 """Instructions that are rare, and need more than a warp's registers: Python executes them."""
 
 _MOST_INSTRUCTIONS = 512

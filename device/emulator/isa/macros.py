@@ -205,14 +205,20 @@ def branch_to(instruction: Instruction, label: str) -> Instruction:
 
 
 def expand_runtime_call(
-    call: Instruction, name: str, arguments: Sequence[str]
+    call: Instruction, name: str, results: Sequence[str], arguments: Sequence[str]
 ) -> Iterable[Instruction]:
-    """A call of the function behind `assert` or `printf`: loads its arguments, then executes it."""
-    wanted = ROW_ADDRESSES[: {"__assertfail": 1, "vprintf": 2}[name]]
+    """A call of a function of the runtime: loads its arguments, executes it, stores its result."""
+    wanted = ROW_ADDRESSES[: RUNTIME_CALLS[name]]
     for register, argument in zip(wanted, arguments, strict=False):
         yield substitute(call, "ld.param::func.u64", register, Address(Symbol(argument)))
-    yield substitute(call, name, *wanted)
+    if name == "malloc":
+        yield substitute(call, name, WORD64, *wanted)
+        result = Address(Symbol(results[0]))
+        yield substitute(call, "st.param::func.u64", result, WORD64)
+    else:
+        yield substitute(call, name, *wanted)
 
 
-RUNTIME_CALLS = ("__assertfail", "vprintf")
-"""Functions of the CUDA runtime to which compilers turn `assert` and `printf`."""
+RUNTIME_CALLS = {"__assertfail": 1, "vprintf": 2, "malloc": 1, "free": 1}
+"""Functions of the CUDA runtime, with how many arguments matter here. Compilers turn `assert`,
+`printf`, `new` and `delete` into calls of these."""

@@ -24,7 +24,7 @@ from memlab.device.emulator.isa.values import Lowering, element_type, over_packe
 
 Kind: TypeAlias = (
     Literal["lanes", "warp", "block", "load", "store", "atomic", "reduce", "branch", "exit"]
-    | Literal["barrier", "arrive", "trap", "print", "macro", "call", "nothing"]
+    | Literal["barrier", "arrive", "trap", "print", "heap", "macro", "call", "nothing"]
 )
 
 
@@ -44,7 +44,7 @@ class Row:
             `reduce` does the same without returning it;
             `branch`, `exit` and `barrier` decide which lanes run next;
             `arrive` signals a barrier without waiting;
-            `trap` ends the run; `print` is `printf`;
+            `trap` ends the run; `print` is `printf`; `heap` is `malloc` or `free`;
             `nothing` only orders memory accesses, or has no effect here;
             `macro` is replaced, before the run, by the instructions of `function(instruction)`;
             `call` is replaced, before the run, by the body of the called function, or by a branch

@@ -28,6 +28,7 @@ from memlab.device.emulator.machine.context import (
     lanes_to_words,
     words_to_lanes,
 )
+from memlab.device.emulator.machine.heap import heap_action
 from memlab.device.emulator.machine.memory import (
     GlobalMemory,
     KernelFault,
@@ -362,6 +363,10 @@ class Chunk:
                 return partial(self._print, step)
             case "trap":
                 return partial(self._trap, index, step)
+            case "heap":
+                return heap_action(
+                    step, self.operands, self._memory.heap, partial(self._no_allocation, index)
+                )
         return execute
 
     def _execute(self, index: int, slot: int, clocks: int, mask: Mask) -> None:
@@ -397,6 +402,11 @@ class Chunk:
         address = int(text[np.flatnonzero(mask)[0]])
         asserted = printf.read_string(self._memory, address)
         raise KernelFault(f"assertion failed: {source_excerpt(asserted)}, {where}")
+
+    def _no_allocation(self, index: int, mask: Mask) -> None:
+        """Lanes free what is no allocation."""
+        what = "invalid free: the address is that of no allocation, or freed already"
+        raise KernelFault(f"{what}, {self._place(index, mask)}")
 
     def _print(self, step: DecodedInstruction, mask: Mask) -> None:
         """`printf`; a trial run prints nothing."""

@@ -17,6 +17,8 @@ from memlab.device.emulator.isa.address_space import GLOBAL_BASE, RANK_SHIFT, RA
 from memlab.device.emulator.isa.asynchronous import tensor_copies
 from memlab.device.emulator.isa.asynchronous.bulk_copies import FAULT_TEXT, SIZE_FAULT
 from memlab.device.emulator.isa.textures import FAULT_TEXTS
+from memlab.device.emulator.machine.heap import Heap
+from memlab.device.emulator.program.program import HEAP
 from memlab.errors import MemlabError
 from memlab.text import plural
 
@@ -149,6 +151,7 @@ class GlobalMemory(Segment):
         unit_bytes: Bytes of the units by which stores are tracked.
         units_written: The writer of each unit, from the first array on; 0 where there is none.
         arrays: An `ARRAY` record for each array: what was loaded from and stored to.
+        heap: What `malloc` has given; None for a kernel that does not call it.
         printed: How many calls of `printf` the launch has made.
         printed_characters: How many characters they have printed.
     """
@@ -174,6 +177,7 @@ class GlobalMemory(Segment):
         bounds = [(array.address, array.address + array.size, 0, 0) for array in self.allocations]
         self.arrays = np.array(bounds, ARRAY)
         self._writers = 0
+        self.heap = Heap(self.find(HEAP.name)) if HEAP.name in arrays else None
 
     def find(self, name: str) -> DeviceArray:
         """The array of this name."""

@@ -206,9 +206,6 @@ class _Lowering:
 
     def _unknown_function(self, call: Instruction, name: str) -> PtxError:
         """The error for a call of a function that has no body here."""
-        if name in ("malloc", "free"):
-            what = "the emulator has no heap for malloc, free, new and delete in a kernel"
-            return self._error(call, what, ": give it an array as an argument in their place")
         if _LAUNCHES.match(name):
             what = "the emulator does not run a kernel that launches kernels"
             advice = ": launch them from the host, or run the launched kernel by itself"
@@ -260,7 +257,7 @@ class _Lowering:
         results, name, arguments = call_operands(call)
         function = self._module.functions.get(name)
         if function is None and name in macros.RUNTIME_CALLS:
-            flat.instructions += macros.expand_runtime_call(call, name, arguments)
+            flat.instructions += macros.expand_runtime_call(call, name, results, arguments)
             return
         if function is None:
             raise self._unknown_function(call, name)

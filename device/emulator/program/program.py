@@ -49,6 +49,10 @@ GRID_WORKSPACE = Variable("global", "the grid's barrier", "u32", 16, 8)
 second word is the barrier. In that, the highest bit changes when all blocks have arrived, which
 the others count (`cooperative_groups/details/driver_abi.h` and `sync.h` of the CUDA Toolkit)."""
 
+HEAP = Variable("global", "the heap", "u32", 16, 8 << 20)
+"""What `malloc` gives parts of: the default of `cudaLimitMallocHeapSize` (CUDA C++ Programming
+Guide, "Dynamic Global Memory Allocation"; an H200 has it too)."""
+
 
 @dataclass(frozen=True)
 class DecodedInstruction:
@@ -91,7 +95,8 @@ class Program:
         argument_bytes: Bytes of these per thread.
         const: Byte offsets of the `__constant__` variables, by name.
         const_image: Initial bytes of constant memory.
-        globals: The `__device__` variables in global memory, and `GRID_WORKSPACE`, if it has one.
+        globals: The `__device__` variables in global memory, and `GRID_WORKSPACE` and `HEAP`, if it
+            has them.
         digest: The SHA-256 of the PTX text.
     """
 
@@ -189,6 +194,8 @@ def load_program(
     in_global = [variable for variable in variables if variable.space == "global"]
     if cooperative:
         in_global.append(GRID_WORKSPACE)
+    if any(row.kind == "heap" for row in rows):
+        in_global.append(HEAP)
     return Program(
         name=name,
         steps=tuple(

@@ -143,11 +143,11 @@ def _block_spaces(step: DecodedInstruction) -> frozenset[str]:
 
 
 def _loads_data(step: DecodedInstruction, data: set[str]) -> bool:
-    """Whether an instruction loads data."""
+    """Whether an instruction loads data; an address that `malloc` gives is data, too."""
     kind, space = step.row.kind, step.row.space
     own = space in _CONSTANT_SPACES or (space in _BLOCK_SPACES and space not in data)
     own |= step.row.view == MAP_VIEW  # which no kernel changes
-    return kind == "atomic" or (kind == "load" and not own)
+    return kind in ("atomic", "heap") or (kind == "load" and not own)
 
 
 def _tests_sign(step: DecodedInstruction) -> bool:

@@ -256,11 +256,6 @@ def test_the_beginning_of_a_long_trace_stands_for_the_rest(monkeypatch: pytest.M
 # --- What cannot be run ------------------------------------------------------------------------
 
 REFUSED = {
-    "malloc": (
-        'extern "C" __global__ void k(float *o, int n) {\n    int *p = (int *)malloc(4 * n);\n'
-        "    o[0] = p[n & 1] = n;\n}",
-        r"no heap for malloc.*source line 2: int \*p",
-    ),
     "a level of a texture": (
         'extern "C" __global__ void k(float *o, unsigned long long t) {\n'
         "    o[threadIdx.x] = tex1DLod<float>((cudaTextureObject_t)t, 1.f, 2.f);\n}",

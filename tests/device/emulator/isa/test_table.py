@@ -179,9 +179,11 @@ def test_rows_without_effect_change_nothing() -> None:
 
 
 def test_no_row_is_left_untested() -> None:
-    # Atomics and reductions are in test_memory, control and macros in test_control.
+    # Atomics and reductions are in test_memory, control and macros in test_control, the heap in
+    # test_heap.
     tested = {"lanes", "warp", "load", "store", "nothing", "atomic", "reduce"}
     tested |= {"branch", "exit", "barrier", "trap", "call", "macro", "block", "arrive", "print"}
+    tested |= {"heap"}
     assert {row.kind for row in isa.TABLE.values()} <= tested
 
 

@@ -168,12 +168,6 @@ def test_a_call_of_a_function_without_a_body_is_refused() -> None:
         load_program(parse_ptx(text), "k", ["", "", "printf();"])
 
 
-def test_use_of_the_heap_is_refused() -> None:
-    text = kernel(".loc 1 1 1\ncall malloc, (); ret;", functions=".extern .func malloc();")
-    with pytest.raises(PtxError, match=r"no heap for malloc.*line 1: new int\): give it an array"):
-        load_program(parse_ptx(text), "k", ["new int"])
-
-
 def test_a_kernel_that_launches_kernels_is_refused() -> None:
     name = "__cudaCDP2GetParameterBufferV2"  # as nvcc calls the runtime of the device
     text = kernel(f".loc 1 1 1\ncall {name}, (); ret;", functions=f".extern .func {name}();")
