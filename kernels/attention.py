@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
 from memlab.kernels.kernel import Kernel, Limits, Parameter, require_capability
-from memlab.kernels.launch import Buffer, Launch, Scalar, Uniform, block_count
+from memlab.kernels.launch import (
+    Argument,
+    Buffer,
+    Launch,
+    Scalar,
+    TensorBox,
+    TensorMap,
+    Uniform,
+    block_count,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -40,6 +49,12 @@ QUERIES, KEYS = 64, 64  # of a block, of a tile
 TILED_THREADS = 256
 ROW_PADDING = 4  # floats after each row of a tile
 MMA_THREADS = 128
+WGMMA_CONSUMERS = {64: 3, 128: 2}  # warpgroups of 64 queries that multiply, by the head size
+WGMMA_KEYS, WGMMA_STAGES = 128, 2
+WARPGROUP_THREADS = 128
+PANEL_COLUMNS = 64  # 128 bytes, the widest span that is swizzled
+SWIZZLE_BYTES, SWIZZLE_ALIGNMENT_BYTES = 128, 1024
+L2_FETCH_BYTES = 256
 
 INPUTS = Uniform(-3.0, 3.0)
 """Of Q and K, so that scores have a standard deviation of 3 and few keys dominate a row: then a key
@@ -153,6 +168,51 @@ def launch_mma(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Lau
     """
     require_capability(kernel, limits, (8, 0), "mma.sync on BF16", "--device a100")
     return _attention_launch(kernel, values, "bfloat16", QUERIES, MMA_THREADS)
+
+
+def launch_wgmma(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> Launch:
+    """Launch the one kernel of Hopper's warpgroups and tensor maps, in BF16.
+
+    Raises:
+        UsageError: The head size is neither 64 nor 128, or the device is not of compute
+            capability 9.0, the only one with these products.
+    """
+    heads, tokens, size, _ = _sizes(values)
+    capability = limits.compute_capability
+    if capability not in (None, (9, 0)):
+        raise UsageError(
+            f"{kernel.name} needs compute capability 9.0 (wgmma); {limits.name} has "
+            f"{capability[0]}.{capability[1]}: use attention-mma, or --device h200"
+        )
+    consumers = WGMMA_CONSUMERS[size]
+    queries, shape = 64 * consumers, (heads, tokens, size)
+    launch = _attention_launch(
+        kernel,
+        values,
+        "bfloat16",
+        queries,
+        WARPGROUP_THREADS * (1 + consumers),
+        tuple(
+            TensorMap(
+                f"{name}_map",
+                Buffer(name, shape, "bfloat16", "in", INPUTS),
+                "bfloat16",
+                shape,
+                TensorBox(
+                    (1, rows, PANEL_COLUMNS),
+                    swizzle_bytes=SWIZZLE_BYTES,
+                    promotion_bytes=L2_FETCH_BYTES,
+                ),
+            )
+            for name, rows in (("Q", queries), ("K", WGMMA_KEYS), ("V", WGMMA_KEYS))
+        ),
+    )
+    rows = queries + 2 * WGMMA_STAGES * WGMMA_KEYS
+    return replace(
+        launch,
+        defines={**launch.defines, "CONSUMERS": str(consumers)},
+        dynamic_shared_bytes=2 * size * rows + SWIZZLE_ALIGNMENT_BYTES,
+    )
 
 
 def scores_reference(
@@ -283,9 +343,17 @@ def _sizes(values: Mapping[str, Any]) -> tuple[int, int, int, bool]:
 
 
 def _attention_launch(
-    kernel: Kernel, values: Mapping[str, Any], dtype: str, queries: int, threads: int
+    kernel: Kernel,
+    values: Mapping[str, Any],
+    dtype: str,
+    queries: int,
+    threads: int,
+    inputs: tuple[Argument, ...] = (),
 ) -> Launch:
-    """The launch of a kernel that computes all of attention, a block for so many queries."""
+    """The launch of a kernel that computes all of attention, a block for so many queries.
+
+    The kernel takes pointers to Q, K and V unless `inputs` are given.
+    """
     heads, tokens, size, causal = _sizes(values)
     shape = (heads, tokens, size)
     fp32 = dtype == "float32"
@@ -295,7 +363,7 @@ def _attention_launch(
         grid=(block_count(tokens, queries), heads, 1),
         block=(threads, 1, 1),
         arrays=(
-            *(Buffer(name, shape, dtype, "in", INPUTS) for name in "QKV"),
+            *(inputs or (Buffer(name, shape, dtype, "in", INPUTS) for name in "QKV")),
             Buffer("O", shape, dtype, "out"),
         ),
         scale=math.log2(math.e) / math.sqrt(size),
@@ -311,7 +379,7 @@ def _launch(
     *,
     grid: Dim3,
     block: Dim3,
-    arrays: tuple[Buffer, ...],
+    arrays: tuple[Argument, ...],
     flop_per_score: int,
     reference: Callable[..., NDArray[np.float64]],
     tolerance: float,

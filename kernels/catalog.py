@@ -331,6 +331,13 @@ CATALOG: dict[str, Kernel] = {
             parameters=attention.PARAMETERS,
             make_launch=attention.launch_mma,
         ),
+        Kernel(
+            name="attention-wgmma",
+            summary="Attention by warpgroups that take turns, fed by tensor maps; BF16",
+            source_file="attention_wgmma.cu",
+            parameters=attention.PARAMETERS,
+            make_launch=attention.launch_wgmma,
+        ),
     )
 }
 """Every kernel by its name on the command line."""

@@ -16,11 +16,11 @@ from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.launch import (
     NO_CLUSTER,
     Argument,
-    Buffer,
     Constant,
     Dim3,
     Launch,
     Reference,
+    array_arguments,
 )
 
 MAX_INT_INDEXED_ELEMENTS = 2**31 - 1024
@@ -234,7 +234,7 @@ class Kernel:
             tile: See `Launch`.
             cluster: See `Launch`.
         """
-        arrays = (*(item for item in arguments if isinstance(item, Buffer)), *constants)
+        arrays = (*array_arguments(arguments), *constants)
         if compulsory_bytes is None:
             compulsory_bytes = sum(array.nbytes for array in arrays)
         return Launch(
@@ -251,9 +251,7 @@ class Kernel:
             flop=flop,
             compulsory_bytes=compulsory_bytes,
             references={
-                item.name: reference
-                for item in arguments
-                if isinstance(item, Buffer) and item.role == "out"
+                item.name: reference for item in array_arguments(arguments) if item.role == "out"
             },
             tolerance=tolerance,
             tile=tile,

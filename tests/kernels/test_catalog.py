@@ -83,6 +83,7 @@ def test_work_of_a_small_product() -> None:
         ("attention-softmax", {"tokens": 3, "heads": 2}, 4 * 18, 4 * 2 * 18),
         ("attention-tiled", {"tokens": 3, "heads": 2}, 4 * 64 * 18, 4 * 4 * 2 * 3 * 64),
         ("attention-mma", {"tokens": 6, "heads": 1}, 4 * 64 * 36, 2 * 4 * 6 * 64),
+        ("attention-wgmma", {"tokens": 6, "heads": 1}, 4 * 64 * 36, 2 * 4 * 6 * 64),
     ],
 )
 def test_work_of_the_lessons(

@@ -7,7 +7,7 @@ import pytest
 
 from memlab.device.devices import launch_limits, open_device
 from memlab.kernels.catalog import CATALOG
-from memlab.kernels.launch import Buffer, Launch
+from memlab.kernels.launch import Buffer, Launch, TensorMap
 
 EMULATED = open_device("h200")
 
@@ -72,6 +72,7 @@ SMALL: dict[str, list[dict[str, int | str]]] = {
     "attention-values": ATTENTION,
     "attention-tiled": ATTENTION,
     "attention-mma": ATTENTION,
+    "attention-wgmma": ATTENTION,
 }
 CASES = [(name, sizes) for name, cases in SMALL.items() for sizes in cases]
 
@@ -107,7 +108,8 @@ def test_arguments_are_those_of_the_source(name: str) -> None:
         (
             argument.name,
             isinstance(argument, Buffer),
-            isinstance(argument, Buffer) and argument.role == "in",
+            isinstance(argument, TensorMap)
+            or (isinstance(argument, Buffer) and argument.role == "in"),
         )
         for argument in launch.arguments
     ]

@@ -100,6 +100,7 @@ CATALOG_SIZES: dict[str, list[Sizes]] = {
     "attention-values": _ATTENTION,
     "attention-tiled": _ATTENTION,
     "attention-mma": _ATTENTION,
+    "attention-wgmma": _ATTENTION,
 }
 """Sizes that blocks and tiles divide, and others."""
 
