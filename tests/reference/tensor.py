@@ -38,7 +38,20 @@ def _bf16(words: Lanes) -> Lanes:
     return (words.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
+def _fourths(words: Lanes) -> Lanes:
+    """The eight numbers of 4 bits in each word, the lowest first."""
+    parts = words[..., None] >> np.arange(0, 32, 4, np.uint32) & np.uint32(15)
+    return parts.reshape(len(words), -1).astype(np.int64)
+
+
+def _bits(words: Lanes) -> Lanes:
+    return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=-1, bitorder="little")
+
+
 _ELEMENTS: dict[str, tuple[int, Callable[[Lanes], Lanes]]] = {
+    "b1": (32, _bits),
+    "s4": (8, lambda words: (_fourths(words) + 8) % 16 - 8),
+    "u4": (8, _fourths),
     "s8": (4, lambda words: words.view(np.int8)),
     "u8": (4, lambda words: words.view(np.uint8)),
     "s32": (1, lambda words: words.view(np.int32)),
@@ -61,6 +74,10 @@ _RESULTS = {"f32": np.float32, "f16": np.float16, "f64": np.float64}
 def mma(opcode: str) -> Callable[..., Any]:
     """`mma.sync.m<rows>n8k<depth>`: D (rows x 8) = A (rows x depth) B (depth x 8) + C (rows x 8).
 
+    Of a sparse A, `mma.sp`, half of the elements of each row are stored; its metadata and the
+    selector of the threads that hold it are the last two registers. Single bits are combined by
+    `and` or `xor` in place of the product.
+
     Args:
         opcode: As NVIDIA spells it, without `.aligned`.
 
@@ -68,13 +85,15 @@ def mma(opcode: str) -> Callable[..., Any]:
         `run(active, *registers)`: from the registers of A, B and C to those of D.
     """
     match = re.fullmatch(
-        r"mma\.sync\.m(\d+)n8k(\d+)\.row\.col(\.satfinite)?\.(\w+)\.(\w+)\.(\w+)\.\w+", opcode
+        r"mma(\.sp(?:::ordered_metadata)?)?\.sync\.m(\d+)n8k(\d+)\.row\.col(\.satfinite)?"
+        r"\.(\w+)\.(\w+)\.(\w+)\.\w+(?:\.(xor|and)\.popc)?",
+        opcode,
     )
     assert match, opcode
-    rows, depth, clamp = int(match[1]), int(match[2]), bool(match[3])
-    accumulator, left_type, right_type = match[4], match[5], match[6]
+    sparse, rows, depth, clamp = bool(match[1]), int(match[2]), int(match[3]), bool(match[4])
+    accumulator, left_type, right_type, combine = match[5], match[6], match[7], match[8]
     packed = _ELEMENTS[left_type][0]
-    tables = (_a_table(depth, packed, rows), _b_table(depth, packed), _c_table(rows))
+    tables = (_a_table(depth >> sparse, packed, rows), _b_table(depth, packed), _c_table(rows))
     types = (left_type, right_type, accumulator)
     parts = list(zip(types, tables, strict=True))
     counts = [table.size // 32 // _ELEMENTS[kind][0] for kind, table in parts]
@@ -85,10 +104,62 @@ def mma(opcode: str) -> Callable[..., Any]:
             fragment_elements(registers[start : start + count], kind)[:, table]
             for start, count, (kind, table) in zip(starts, counts, parts, strict=True)
         )
+        if combine == "xor":  # of two bits, a + b - 2 a b
+            ones = left.sum(axis=2)[:, :, None] + right.sum(axis=1)[:, None, :]
+            left, added = -2 * left, added + ones
+        if sparse:
+            places = stored_places(left_type, depth, registers[-2], int(registers[-1][0, 0]))
+            batch, stored = np.arange(len(left))[:, None], np.arange(depth // 2)
+            # One product for each row of A, whose own rows of B it takes.
+            products = [
+                rounded_sum(
+                    left[:, [row]],
+                    right[batch, places[:, row, stored]],
+                    added[:, [row]],
+                    accumulator,
+                    clamp,
+                )
+                for row in range(rows)
+            ]
+            return _registers(np.concatenate(products, axis=1), tables[2])
         total = rounded_sum(left, right, added, accumulator, clamp)
         return _registers(total, tables[2])
 
     return run
+
+
+def stored_places(element: str, depth: int, metadata: Lanes, selector: int) -> Table:
+    """The column of each element of a sparse A that is stored, shape (warps, 16, depth / 2).
+
+    A row's metadata is a number of so many bits, an index for each element, or each pair of 4 bits,
+    in its chunk. Of 16 bits and wider elements, a thread has 16 bits of a row and, above them, 16 of
+    the row 8 below; of narrower ones 32 bits of one row, and the next thread those of the other.
+    """
+    wide = element in ("tf32", "f16", "bf16")
+    bits = {"tf32": 2 * depth, "s4": depth // 2, "u4": depth // 2}.get(element, depth)
+    places = np.empty((len(metadata), 16, depth // 2), np.int64)
+    for row in range(16):
+        group, lower = 4 * (row % 8), row // 8
+        whole = np.zeros(len(metadata), np.uint64)
+        for start in range(0, bits, 16 if wide else 32):
+            if wide:
+                thread = group + selector * (bits // 16) + start // 16
+                word = metadata[:, thread] >> np.uint32(16 * lower) & np.uint32(0xFFFF)
+            else:
+                thread = group + (2 * selector if bits == 32 else 0) + lower + start // 16
+                word = metadata[:, thread]
+            whole |= word.astype(np.uint64) << np.uint64(start)
+        for number in range(depth // 2):
+            step, pairs = 4 if element == "tf32" else 2, element in ("s4", "u4")
+            index = number // 2 if pairs else number
+            held = (whole >> np.uint64(step * index) & np.uint64(3)).astype(np.int64)
+            if element == "tf32":
+                places[:, row, number] = 2 * number + held // 2
+            elif pairs:
+                places[:, row, number] = number // 4 * 8 + 2 * held + number % 2
+            else:
+                places[:, row, number] = number // 2 * 4 + held
+    return places
 
 
 def rounded_sum(left: Lanes, right: Lanes, added: Lanes, ptx_type: str, clamp: bool) -> Lanes:

@@ -17,9 +17,19 @@ from functools import partial
 from llvmlite import ir
 
 from memlab.device.emulator.isa import packed_bytes, values
+from memlab.device.emulator.isa.integers import popcount
 from memlab.device.emulator.isa.rounding import round_value, widened
-from memlab.device.emulator.isa.tensor import Matrix, MatrixProduct, concatenated
-from memlab.device.emulator.isa.values import F32, F64, S32, Value, shaped, shuffled, stack_array
+from memlab.device.emulator.isa.tensor import INTEGERS, Matrix, MatrixProduct, concatenated
+from memlab.device.emulator.isa.values import (
+    F32,
+    F64,
+    S32,
+    U32,
+    Value,
+    shaped,
+    shuffled,
+    stack_array,
+)
 
 _TF32_BITS = 0xFFFF_E000  # sign, 8 bits of exponent, 10 of fraction; the rest is ignored
 _ALIGNMENT_BYTES = 64
@@ -86,7 +96,13 @@ def _write_product(product: MatrixProduct, b: ir.IRBuilder, memory: ir.Value) ->
     rows, columns = product.result.extents
     element = product.result.stored_as
     total = _Array(b, stack_array(b, element.ir, rows * columns), element)
-    _repeat(b, rows, lambda row: _write_row(product, row, left, right, added, total))
+    metadata = registers.start_at(_I32(32 * (product.source_registers - 2)))
+
+    def write(row: ir.Value) -> None:
+        depths = None if product.sparsity is None else _depths(product, row, metadata)
+        _write_row(product, row, left, right, added, total, depths)
+
+    _repeat(b, rows, write)
     _move_to_registers(total, product.result, registers)
     b.ret_void()
 
@@ -105,8 +121,44 @@ def _repeat(b: ir.IRBuilder, count: int, write: Callable[[ir.Value], None]) -> N
     b.position_at_end(end)
 
 
+def _depths(product: MatrixProduct, row: ir.Value, metadata: _Array) -> list[ir.Value]:
+    """The rows of B that the stored elements of a row of A are multiplied with."""
+    b, sparsity = metadata.builder, product.sparsity
+    assert sparsity is not None
+    upper = b.lshr(row, _I32(3))  # the other row of a group of threads
+    selector = metadata.load(32, 0).ir
+    first = b.mul(selector, _I32(sparsity.threads)) if sparsity.threads < 4 else _I32(0)
+    first = b.add(b.shl(b.and_(row, _I32(7)), _I32(2)), first)
+    shift: ir.Value = _I32(0)
+    if sparsity.word_bits == 16:
+        shift = b.shl(upper, _I32(4))
+    else:
+        first = b.add(first, upper)
+    distance = sparsity.threads // sparsity.words
+    words = [
+        b.lshr(metadata.load(b.add(first, _I32(distance * word)), 0).ir, shift)
+        for word in range(sparsity.words)
+    ]
+    depths = []
+    for number in range(product.left.extents[1]):
+        index, part = divmod(number, sparsity.elements)
+        word, bit = divmod(index * sparsity.index_bits, sparsity.word_bits)
+        place = b.and_(b.lshr(words[word], _I32(bit)), _I32(3))
+        if sparsity.chunk == 2:  # an index of 4 bits counts halves of an element
+            place = b.lshr(place, _I32(1))
+        start = number * 2 // sparsity.chunk * sparsity.chunk + part
+        depths.append(b.add(b.mul(place, _I32(sparsity.elements)), _I32(start)))
+    return depths
+
+
 def _write_row(
-    product: MatrixProduct, row: ir.Value, left: _Array, right: _Array, added: _Array, total: _Array
+    product: MatrixProduct,
+    row: ir.Value,
+    left: _Array,
+    right: _Array,
+    added: _Array,
+    total: _Array,
+    depths: list[ir.Value] | None = None,
 ) -> None:
     """A row of D; where it is long, in parts that the same code computes."""
     b, columns = left.builder, product.result.extents[1]
@@ -117,7 +169,8 @@ def _write_row(
     def write(number: ir.Value, count: int = _COLUMNS) -> None:
         at = b.add(row_position, b.mul(number, _I32(in_row)))
         others = right.start_at(b.mul(number, _I32(in_right)))
-        _write_columns(product, count, factors, others, added.start_at(at), total.start_at(at))
+        parts = added.start_at(at), total.start_at(at)
+        _write_columns(product, count, factors, others, *parts, depths)
 
     whole, rest = divmod(columns, _COLUMNS)
     if whole:
@@ -127,9 +180,18 @@ def _write_row(
 
 
 def _write_columns(
-    product: MatrixProduct, columns: int, left: _Array, right: _Array, added: _Array, total: _Array
+    product: MatrixProduct,
+    columns: int,
+    left: _Array,
+    right: _Array,
+    added: _Array,
+    total: _Array,
+    depths: list[ir.Value] | None = None,
 ) -> None:
-    """The first columns of a row of D, in vectors along the rows of B."""
+    """The first columns of a row of D, in vectors along the rows of B.
+
+    Its rows are `depths`, if A is sparse; then there are as many columns as a block has.
+    """
     b, exact = left.builder, left.element
     width = min(product.right.block[1], 8)  # numbers that are contiguous; 8 float64 fill 64 bytes
     starts = range(0, columns, width)
@@ -137,8 +199,14 @@ def _write_columns(
     for k in range(product.left.extents[1]):
         factor = values.broadcast(left.load(product.left.position(0, k), 0), width)
         for number, column in enumerate(starts):
-            other = right.load(product.right.position(k, column), width)
-            if exact == F64:
+            at: int | ir.Value = product.right.position(k, column)
+            if depths is not None:
+                at = b.mul(depths[k], _I32(width))
+            other = right.load(at, width)
+            if product.combine:
+                bits = factor ^ other if product.combine == "xor" else factor & other
+                sums[number] += popcount(bits.bits(U32)).bits(S32)
+            elif exact == F64:
                 sums[number] = values.fma(factor, other, sums[number])
             else:
                 sums[number] += factor * other
@@ -168,7 +236,7 @@ def _stored(registers: _Array, first: int, matrix: Matrix) -> _Array:
         first: The number of the matrix's first one.
         matrix: The matrix.
     """
-    b, integers = registers.builder, matrix.element in ("s8", "u8", "s32")
+    b, integers = registers.builder, matrix.element in INTEGERS
     exact, (rows, columns) = S32 if integers else F64, matrix.block
     count = matrix.block_registers
     array = _Array(b, stack_array(b, exact.ir, len(matrix.blocks) * rows * columns), exact)
@@ -199,7 +267,7 @@ def _stored(registers: _Array, first: int, matrix: Matrix) -> _Array:
 
 def _widened(value: Value, element: str) -> Value:
     """Elements of a PTX type as float64 or s32, exactly."""
-    if element in ("s8", "u8", "s32"):
+    if element in INTEGERS:
         return value.to(S32)
     if element == "tf32":
         return (value & _TF32_BITS).bits(F32).to(F64)

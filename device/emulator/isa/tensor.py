@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memlab.device.emulator.isa import packed_bytes
 from memlab.device.emulator.isa.values import (
@@ -22,12 +22,51 @@ from memlab.device.emulator.isa.values import (
     shuffled,
 )
 
+INTEGERS = ("b1", "s4", "u4", "s8", "u8", "s32")
+"""PTX's integer types of the elements of matrices."""
+_SMALL = {"b1": U32, "s4": ElementType("i", 4), "u4": ElementType("u", 4), "tf32": U32}
+
 
 def stored_as(element: str) -> ElementType:
-    """How the elements of a matrix lie in a register, by their PTX type."""
+    """How the elements of a matrix lie in a register, by their PTX type.
+
+    Of single bits (`b1`), the 32 in a register count as one element here.
+    """
     if element in packed_bytes.NUMBERS:
         return U8
-    return U32 if element == "tf32" else element_type(element)
+    return _SMALL[element] if element in _SMALL else element_type(element)
+
+
+@dataclass(frozen=True)
+class Sparsity:
+    """Where the elements of A lie that are stored: half of those of each chunk of a row.
+
+    A row of the metadata has an index in its chunk for each stored element, or for each pair of 4
+    bits. Threads of each group of four hold two rows of A that are 8 apart (PTX ISA, "Matrix
+    Fragments for sparse mma"): words of 16 bits of both in one register, or words of 32 bits in two
+    threads. The sparsity selector names the first of these threads, where not all of them hold some.
+
+    Attributes:
+        chunk: Elements of a chunk: one of 2, two of 4, or two pairs of 8.
+        index_bits: Bits of an index.
+        word_bits: Bits of a row that a thread holds at once.
+        words: How many of these a row has.
+    """
+
+    chunk: int
+    index_bits: int
+    word_bits: int
+    words: int
+
+    @property
+    def elements(self) -> int:
+        """Neighbouring elements that one index places."""
+        return 2 if self.chunk == 8 else 1
+
+    @property
+    def threads(self) -> int:
+        """Threads of a group of four that hold the metadata."""
+        return self.words * (2 if self.word_bits == 32 else 1)
 
 
 @dataclass(frozen=True)
@@ -110,6 +149,9 @@ class MatrixProduct:
         added: C.
         result: D.
         clamp: Whether integers end at the range's ends (`.satfinite`) in place of wrapping.
+        combine: For single bits, the operation in place of the product: `xor` or `and`.
+        sparsity: Which elements of A are stored; None for all. The metadata and the selector of its
+            threads are two further sources.
     """
 
     opcode: str
@@ -118,17 +160,23 @@ class MatrixProduct:
     added: Matrix
     result: Matrix
     clamp: bool = False
+    combine: str = ""
+    sparsity: Sparsity | None = None
 
     @property
     def flop(self) -> int:
-        """Operations per warp; an FMA counts as two. Those of integers do not count."""
+        """Operations per warp; an FMA counts as two. Those of integers do not count.
+
+        Of a sparse A, the elements that are stored count.
+        """
         (m, k), n = self.left.extents, self.right.extents[1]
         return 0 if self.result.element == "s32" else 2 * m * n * k
 
     @property
     def source_registers(self) -> int:
-        """Registers per lane of A, B and C."""
-        return sum(matrix.registers for matrix in (self.left, self.right, self.added))
+        """Registers per lane of A, B and C, and of what tells where the elements of A lie."""
+        matrices = sum(matrix.registers for matrix in (self.left, self.right, self.added))
+        return matrices + (0 if self.sparsity is None else 2)
 
     @property
     def word(self) -> str:
@@ -153,19 +201,56 @@ def mma_products() -> Iterator[MatrixProduct]:
         packed_bytes.NUMBERS, packed_bytes.NUMBERS, (16, 32), ("f32", "f16")
     ):
         yield _mma(16, depth, of_a, of_b, total)
-    yield _mma(8, 4, "f64", "f64", "f64")
+    for of_a, of_b, (rows, depth), end in itertools.product(
+        ("s4", "u4"), ("s4", "u4"), ((8, 32), (16, 32), (16, 64)), ("", ".satfinite")
+    ):
+        yield _mma(rows, depth, of_a, of_b, "s32", end)
+    for (rows, depth), combine in itertools.product(
+        ((8, 128), (16, 128), (16, 256)), ("xor", "and")
+    ):
+        yield _mma(rows, depth, "b1", "b1", "s32", combine=combine)
+    for rows, depth in ((8, 4), (16, 4), (16, 8), (16, 16)):
+        yield _mma(rows, depth, "f64", "f64", "f64")
+    for ordered in ("", "::ordered_metadata"):
+        yield from _sparse_products(ordered)
 
 
-def _mma(rows: int, depth: int, of_a: str, of_b: str, total: str, end: str = "") -> MatrixProduct:
+def _sparse_products(ordered: str) -> Iterator[MatrixProduct]:
+    """All `mma.sp.sync`; those with ordered metadata compute the same."""
+    for factors, depth, sums, (chunk, index_bits, word_bits) in (
+        (("tf32",), 8, ("f32",), (2, 4, 16)),
+        (("f16",), 16, ("f32", "f16"), (4, 2, 16)),
+        (("bf16",), 16, ("f32",), (4, 2, 16)),
+        (("s8", "u8"), 32, ("s32",), (4, 2, 32)),
+        (("s4", "u4"), 64, ("s32",), (8, 2, 32)),
+        (packed_bytes.NUMBERS, 32, ("f32", "f16"), (4, 2, 32)),
+    ):
+        eights = factors == packed_bytes.NUMBERS
+        for of_a, of_b, total, words, end in itertools.product(
+            factors, factors, sums, (2,) if eights else (1, 2), ("", ".satfinite")
+        ):
+            if not end or total == "s32":
+                sparsity = Sparsity(chunk, index_bits, word_bits, words)
+                dense = _mma(16, words * depth, of_a, of_b, total, end)
+                left = replace(dense.left, columns=dense.left.columns // 2)
+                opcode = dense.opcode.replace("mma.sync", f"mma.sp{ordered}.sync")
+                yield replace(dense, opcode=opcode, left=left, sparsity=sparsity)
+
+
+def _mma(
+    rows: int, depth: int, of_a: str, of_b: str, total: str, end: str = "", combine: str = ""
+) -> MatrixProduct:
     step_a, step_b = (max(32 // stored_as(element).bits, 1) for element in (of_a, of_b))
-    result = Matrix(total, rows, 8, step=2)
+    result, columns = Matrix(total, rows, 8, step=2), depth // (32 if of_a == "b1" else 1)
+    last = f".{combine}.popc" if combine else ""
     return MatrixProduct(
-        f"mma.sync.m{rows}n8k{depth}.row.col{end}.{total}.{of_a}.{of_b}.{total}",
-        Matrix(of_a, rows, depth, step_a),
-        Matrix(of_b, 8, depth, step_b, crossed=True),
+        f"mma.sync.m{rows}n8k{depth}.row.col{end}.{total}.{of_a}.{of_b}.{total}{last}",
+        Matrix(of_a, rows, columns, step_a),
+        Matrix(of_b, 8, columns, step_b, crossed=True),
         result,
         result,
         bool(end),
+        combine,
     )
 
 

@@ -14,6 +14,7 @@ WARPS = 24
 PRODUCTS = {f"{p.opcode} result": p for p in (*tensor.mma_products(), *wmma.wmma_products())}
 WMMA = [f"wmma.*{shape}" for shape in wmma.SHAPES]
 WMMA_PER_SHAPE = 36  # of f16 to u8, of which a part is compiled usually
+PLAIN, SPARSE = r"mma\.sync", r"mma\.sp"
 MOVES = [
     opcode
     for opcode, row in TABLE.items()
@@ -24,7 +25,7 @@ SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan]
 
 def numbers(ptx_type: str, rng: np.random.Generator) -> Array:
     """A register of warps, shape (warps, 32): numbers of one size, of all sizes, and any bits."""
-    if ptx_type in ("s8", "u8", "s32"):
+    if ptx_type in tensor.INTEGERS:
         words = rng.integers(0, 1 << 32, (WARPS, 32), np.uint32)
         words[::4] = rng.choice(np.array([0, 0x7F7F7F7F, 0x80808080, 0xFFFFFFFF], "u4"), 32)
         words[1::4] = rng.choice(np.array([0x7FFFFFFF, 0x80000000], "u4"), (WARPS // 4, 32))
@@ -61,15 +62,16 @@ def assert_same(found: Array, expected: Array, ptx_type: str) -> None:
         np.testing.assert_array_equal(np.signbit(one)[known], np.signbit(other)[known])
 
 
-@pytest.mark.parametrize("family", ["mma", *WMMA])
+@pytest.mark.parametrize("family", [PLAIN, SPARSE, *WMMA])
 def test_products(family: str) -> None:
     chosen = [opcode for opcode in PRODUCTS if re.match(family, opcode)]
-    assert_products(chosen[4::4] if len(chosen) == WMMA_PER_SHAPE else chosen)
+    part = slice(4, None, 4) if len(chosen) == WMMA_PER_SHAPE else slice(None)
+    assert_products(chosen[:: len(chosen) // 30] if family in (PLAIN, SPARSE) else chosen[part])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", WMMA)
-def test_all_wmma_products(family: str) -> None:
+@pytest.mark.parametrize("family", [PLAIN, SPARSE, *WMMA])
+def test_all_products(family: str) -> None:
     assert_products([opcode for opcode in PRODUCTS if re.match(family, opcode)])
 
 
@@ -85,6 +87,10 @@ def assert_products(chosen: list[str]) -> None:
             for matrix in (product.left, product.right, product.added)
             for _ in range(matrix.registers)
         ]
+        if product.sparsity is not None:
+            registers.append(rng.integers(0, 1 << 32, (WARPS, 32), np.uint32))
+            selector = rng.integers(4 // product.sparsity.threads)
+            registers.append(np.full((WARPS, 32), selector, np.uint32))
         found = rows.run(opcode, [register.reshape(-1) for register in registers])
         with np.errstate(all="ignore"):
             expected = reference(opcode)(active, *registers)
