@@ -132,8 +132,8 @@ def stored_places(element: str, depth: int, metadata: Lanes, selector: int) -> T
     """The column of each element of a sparse A that is stored, shape (warps, 16, depth / 2).
 
     A row's metadata is a number of so many bits, an index for each element, or each pair of 4 bits,
-    in its chunk. Of 16 bits and wider elements, a thread has 16 bits of a row and, above them, 16 of
-    the row 8 below; of narrower ones 32 bits of one row, and the next thread those of the other.
+    in its chunk. Of elements of 16 bits or more, a thread has 16 bits of a row and, above them, 16
+    of the row 8 below; of narrower ones 32 bits of one row, and the next thread those of the other.
     """
     wide = element in ("tf32", "f16", "bf16")
     bits = {"tf32": 2 * depth, "s4": depth // 2, "u4": depth // 2}.get(element, depth)

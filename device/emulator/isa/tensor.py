@@ -44,7 +44,7 @@ class Sparsity:
     A row of the metadata has an index in its chunk for each stored element, or for each pair of 4
     bits. Threads of each group of four hold two rows of A that are 8 apart (PTX ISA, "Matrix
     Fragments for sparse mma"): words of 16 bits of both in one register, or words of 32 bits in two
-    threads. The sparsity selector names the first of these threads, where not all of them hold some.
+    threads. The sparsity selector tells which of the threads these are, where not all hold some.
 
     Attributes:
         chunk: Elements of a chunk: one of 2, two of 4, or two pairs of 8.

@@ -223,7 +223,6 @@ def test_an_unknown_opcode_is_named_with_its_lines() -> None:
             "without a mask",
         ),
         ("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32", "others need a GPU"),
-        ("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "others need a GPU"),
         (
             "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%r0, %r0}, 0, 0, 0, 0, 1, 1, 1",
             "others need a GPU",

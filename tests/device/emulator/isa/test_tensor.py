@@ -11,7 +11,7 @@ from ptx import kernel, map_lanes, run
 
 from memlab.device.emulator.isa import table
 
-MMA = [each for each in table.TABLE if re.fullmatch(r"mma\S+\.(f16|f32)", each)]
+MMA = [each for each in table.TABLE if re.fullmatch(r"mma\.sync\S+\.(f16|f32)", each)]
 """Products of integers and of float64 are among the third-party kernels."""
 LDMATRIX = [opcode for opcode in table.TABLE if re.fullmatch(r"ldmatrix\S+", opcode)]
 
@@ -266,3 +266,55 @@ def test_ldmatrix_counts_one_instruction_and_the_wavefronts_of_its_banks(
     )
     assert done.tally.requests[index] == 1
     assert done.tally.wavefronts[index] == wavefronts
+
+
+@pytest.mark.parametrize("selector", [0, 1])
+def test_a_sparse_product_is_that_of_the_whole_matrix(selector: int) -> None:
+    """A has two numbers in each four of a row; the metadata tells which ones."""
+    rng = np.random.default_rng(selector)
+    places = np.array([np.sort(rng.permutation(4)[:2]) for _ in range(16 * 8)]).reshape(16, 8, 2)
+    stored = rng.integers(1, 9, (16, 8, 2))
+    whole = np.zeros((16, 8, 4), np.int64)
+    np.put_along_axis(whole, places, stored, 2)
+    b, c = rng.integers(-8, 9, (32, 8)), rng.integers(-99, 99, (16, 8))
+    compressed = stored.reshape(16, 16)
+    words: dict[str, list[Any]] = {"a": [], "b": [], "c": [], "e": []}
+    for lane in range(32):
+        a16 = fragment_of_a("f16", 16, lane)
+        b16 = [(lane % 4 * 2 + i % 2 + i // 2 * 8, lane >> 2) for i in range(8)]
+        words["a"].append(bits([compressed[p] for p in a16], "f16").view(np.uint32))
+        words["b"].append(bits([b[p] for p in b16], "f16").view(np.uint32))
+        words["c"].append(bits([c[p] for p in fragment_of_c(lane)], "f32"))
+        half = lane % 2 if lane % 4 // 2 == selector else -1  # the others hold anything
+        held = rng.integers(0, 1 << 32) if half < 0 else 0
+        for number in range(16 if half >= 0 else 0):
+            row = (lane >> 2) + 8 * (number // 8)
+            index = places[row].reshape(2, 8)[half, number % 8]
+            held |= int(index) << 2 * number
+        words["e"].append(np.array([held], np.uint32))
+    loads = [
+        f"ld.global.b32 %{n}{i}, [%at+{128 * number}];"
+        for number, (n, i) in enumerate(
+            (n, i) for n, of in words.items() for i in range(len(of[0]))
+        )
+    ]
+    vectors = {
+        n: "{" + ", ".join(f"%{n}{i}" for i in range(len(of[0]))) + "}" for n, of in words.items()
+    }
+    body = f"""
+    .reg .b64 %at, %to; .reg .b32 %lane, %a<4>, %b<4>, %c<4>, %e<1>, %d<4>;
+    ld.param.u64 %at, [in]; ld.param.u64 %to, [out]; mov.u32 %lane, %laneid;
+    mad.wide.u32 %at, %lane, 4, %at; mad.wide.u32 %to, %lane, 16, %to;
+    {"".join(loads)}
+    mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32
+        {{%d0, %d1, %d2, %d3}}, {vectors["a"]}, {vectors["b"]}, {vectors["c"]}, %e0, {selector};
+    st.global.v4.b32 [%to], {{%d0, %d1, %d2, %d3}}; ret;"""
+    given = np.concatenate([np.array(of).T for of in words.values()])
+
+    done = run(kernel(body, ".u64 in, .u64 out"), {"in": given, "out": np.zeros((32, 4), "f4")})
+
+    result = np.zeros((16, 8))
+    for lane, values in enumerate(done["out"].view("f4").reshape(32, 4)):
+        for place, value in zip(fragment_of_c(lane), values, strict=True):
+            result[place] = value
+    assert (result == whole.reshape(16, 32) @ b + c).all()
