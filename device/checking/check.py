@@ -443,6 +443,8 @@ class _FindingBuilder:
             )
         if observation.kind == "grid barrier not reached":
             return "blocks exit without reaching this barrier of the grid, and the others wait on"
+        if observation.kind == "endless wait":
+            return f"{self.checker.endless_reason}; nothing after it was checked"
         if observation.kind == "missing wait":
             return "a register of a wgmma is used before wgmma.wait_group has completed the product"
         if observation.kind == "missing fence":

@@ -51,8 +51,8 @@ class CheckFinding:
             proxy fence` (a bulk copy reads what threads stored), and
             `RAW or WAR` from a tool that does not distinguish them. synccheck: `divergent
             barrier`, `barrier not reached`, `grid barrier not reached`, `invalid mask`, `inactive
-            source lane`, `missing wait` and `missing fence` (of a product of a warpgroup). Kinds
-            that only Compute Sanitizer knows keep its words.
+            source lane`, `endless wait` (for an mbarrier), `missing wait` and `missing fence` (of
+            a product of a warpgroup). Kinds that only Compute Sanitizer knows keep its words.
         message: The mistake in one sentence, without its place.
         space: The state space of the address (`global`, `shared`, `local`, `const`, `param`);
             empty if there is none.

@@ -124,6 +124,7 @@ class Checker(ExecutionPolicy):
         self._watched |= self._products.keys()
         interpreted = {*self._members.accesses, *self._products}
         self._native = NativeChecks(program, tools, checks, interpreted)
+        self.endless_reason = ""
         self._undefined: UndefinedValues | None = None
         self._group = 0
         if self._program.has_warp_barriers:
@@ -294,6 +295,14 @@ class Checker(ExecutionPolicy):
             instruction.alignment,
             sized=not instruction.is_box,
         )
+
+    def wait_is_endless(self, index: int, mask: Lanes, reason: str) -> None:
+        """Report a wait for what never comes; nothing else runs then."""
+        self.endless_reason = reason
+        if "synccheck" in self._selected_tools:
+            threads = self._numbers[mask]
+            nowhere = np.zeros(len(threads), np.int64)
+            self._observations.add("synccheck", "endless wait", "", nowhere, index, threads)
 
     @property
     def memory_bytes(self) -> int:

@@ -73,6 +73,23 @@ def pending_arrivals(token: Value) -> Value:
     return (token & _COUNT).to(U32)
 
 
+def describe_wait(word: int) -> str:
+    """What a barrier's current phase still lacks, for a message."""
+    arrivals, needed = word & _COUNT, word >> _BITS & _COUNT
+    missing = (word >> _TRANSACTIONS & _TRANSACTION_BYTES ^ 1 << 20) - (1 << 20)
+    parity = word >> PHASE_SHIFT & 1
+    lacks = [f"{arrivals} of {needed} arrivals"] if arrivals else []
+    lacks += [f"{missing} bytes of copies"] if missing > 0 else []
+    text = f"the phase of parity {parity} of an mbarrier is never complete"
+    if missing < 0:
+        lacks.append(f"an expect_tx of {-missing} bytes, which copies have completed already")
+    if lacks:
+        text += f": it lacks {' and '.join(lacks)}"
+    if arrivals == needed and missing == 0 and word >> PHASE_SHIFT:
+        text += f"; the phase of parity {1 - parity} before it is"
+    return text
+
+
 # --- Instructions in their place -------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ observers ask for (`observer`): the instructions that they watch are executed on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 from weakref import ref
@@ -28,6 +28,7 @@ from memlab.device.emulator.machine.context import (
     lanes_to_words,
     words_to_lanes,
 )
+from memlab.device.emulator.machine.endless_waits import EndlessWaits
 from memlab.device.emulator.machine.heap import heap_action
 from memlab.device.emulator.machine.memory import (
     GlobalMemory,
@@ -136,12 +137,14 @@ class Chunk:
         self._lacks_blocks = program.waits_for_grid and len(blocks) < math.prod(grid.grid)
         self._keeps_state = bool(observers or native.has_partial_barriers or loops)
         self._spin_waits = SpinWaitDetector(loops, self.operands, self.segments)
+        self._endless_waits = EndlessWaits(program.steps, loops, self.operands, self.segments)
         self.scheduler = Scheduler(
             native,
             self.context,
             grid.padded_threads,
             self._spin_waits.lanes_to_resume,
             self.warp_synchronization.execute_ready,
+            self._end_endless_waits,
         )
         for observer in observers:
             observer.chunk_started(self)
@@ -159,6 +162,19 @@ class Chunk:
     @cached_property
     def _partial_barriers(self) -> PartialBarriers:
         return PartialBarriers(self)
+
+    def _end_endless_waits(self, waiting: Mapping[int, Mask]) -> None:
+        """End the run where all groups wait for mbarriers that nobody completes.
+
+        Raises:
+            KernelFault: They do.
+        """
+        found = self._endless_waits.find(waiting)
+        if found is not None:
+            self._policy.wait_is_endless(*found)
+            lane = int(np.flatnonzero(found.lanes)[0])
+            place = self.threads.place(lane, self.program.steps[found.step].instruction)
+            raise KernelFault(f"a wait never ends: {found.reason}, {place}")
 
     def take_tally(self) -> Tally:
         """The counts of all executions since the last time."""

@@ -89,6 +89,9 @@ class ExecutionPolicy(Observer):
         """Whether lanes go on at an instruction that `holds_lanes`."""
         return True
 
+    def wait_is_endless(self, index: int, mask: Mask, reason: str) -> None:
+        """Lanes wait at an instruction for what never comes; the run ends."""
+
     def permitted_lanes(self, access: WatchedAccess) -> Mask:
         """The lanes that may carry out an access: the access's own mask where all of them may.
 

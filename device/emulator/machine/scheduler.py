@@ -38,6 +38,10 @@ still arrive.
 """
 
 
+_IDLE_ROUNDS = 2
+"""After so many in succession, nothing but deferred groups is left that could make progress."""
+
+
 class Scheduler:
     """The groups of lanes of one chunk of blocks.
 
@@ -55,6 +59,7 @@ class Scheduler:
         block_lanes: int,
         select_resumable: Callable[[WaitingGroups], Mask],
         warp_release: WarpRelease,
+        note_idle: Callable[[WaitingGroups], None],
     ) -> None:
         """Schedule a chunk.
 
@@ -65,9 +70,11 @@ class Scheduler:
             select_resumable: Selects, of deferred groups, the lanes that have a reason to run
                 again.
             warp_release: Releases the groups that wait at collectives.
+            note_idle: Is told of deferred groups that have run again without progress.
         """
         self._native, self._context, self._block_lanes = native, context, block_lanes
         self._select_resumable, self._warp_release = select_resumable, warp_release
+        self._note_idle = note_idle
         self._deferred: WaitingGroups = {}
         self._loops: dict[int, int] = {}  # of deferred groups: first and last instruction
         self._waiting_for_warp: WaitingGroups = {}
@@ -125,6 +132,8 @@ class Scheduler:
         if len(context.parked) and not len(context.ready):
             self._open_barriers()
         if self._deferred and not len(context.ready):
+            if self.idle_rounds >= _IDLE_ROUNDS:
+                self._note_idle(self._deferred)
             self._deferred = self._let_go(self._deferred, self._select_resumable(self._deferred))
             self.idle_rounds += 1
         self._note_waiting()

@@ -1,0 +1,35 @@
+// A tensor copy whose barrier expects the bytes of two boxes, so that its phase never completes and
+// all threads wait forever.
+//
+// launch: --grid 2 --block 64 --arg 'tensormap=f32[16,32]:box[8,32]' --arg out:f32[512]
+// beyond compute-sanitizer: the kernel never ends
+#include <cuda.h>
+
+__device__ bool is_over(unsigned barrier, unsigned parity) {
+  unsigned over;
+  asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;"  // BUG synccheck: endless wait
+               " selp.u32 %0, 1, 0, p; }" : "=r"(over) : "r"(barrier), "r"(parity) : "memory");
+  return over;
+}
+
+__global__ void reversed(const __grid_constant__ CUtensorMap a, float* b) {
+  __shared__ __align__(128) float s[256];
+  __shared__ unsigned long long word;
+  unsigned to = (unsigned)__cvta_generic_to_shared(s);
+  unsigned barrier = (unsigned)__cvta_generic_to_shared(&word);
+  int t = threadIdx.x;
+  if (t == 0) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+#ifdef FIXED
+    const int bytes = sizeof s;
+#else
+    const int bytes = 2 * sizeof s;
+#endif
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to), "l"(&a), "r"(0), "r"((int)(8 * blockIdx.x)), "r"(barrier) : "memory");
+  }
+  __syncthreads();
+  while (!is_over(barrier, 0)) {
+  }
+  for (int i = t; i < 256; i += 64) b[256 * blockIdx.x + i] = s[255 - i];
+}
