@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from launches import launch_of
+from paths import DATA
 from ptx import kernel, run
 
 from memlab.device.budget import Budget
 from memlab.device.checking.check import check_launch
-from memlab.device.compiler.compile import compile_launch
+from memlab.device.compiler.compile import compile_launch, compile_unit
+from memlab.device.compiler.translation_unit import TranslationUnit
 from memlab.device.emulation import counting, representative_block
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.machine.memory import KernelFault
@@ -104,6 +106,34 @@ def test_blocks_that_nest_calls_alike_are_counted_alike(monkeypatch: pytest.Monk
     assert (sampled.tally.warps, sampled.tally.lanes) == (whole.warps, whole.lanes)
 
 
+@pytest.mark.parametrize(("name", "deepest"), [("depth", 63), ("arrays", 8)])
+def test_the_stack_holds_what_that_of_a_gpu_holds(name: str, deepest: int) -> None:
+    """The greatest argument with which an H200 does not fail; its frames of `g` are larger here."""
+    ptx = compile_unit(TranslationUnit(FRAMES, "k.cu", (9, 0))).ptx
+
+    def runs(number: int) -> bool:
+        arrays = {"n": np.full(32, number, "i4"), "o": np.zeros(32, "i4")}
+        try:
+            run(ptx, arrays, entry=name)
+        except KernelFault:
+            return False
+        return True
+
+    assert runs(deepest)
+    assert not runs(deepest + (1 if name == "depth" else 3))
+
+
+FRAMES = """__device__ __noinline__ int f(int n) { return n > 0 ? f(n - 1) * 3 + n : 1; }
+__device__ __noinline__ int g(int n) {
+  volatile int own[16];
+  for (int k = 0; k < 16; k++) own[k] = n * (k + 1);
+  return n > 0 ? g(n - 1) * 3 + own[n & 15] : 1;
+}
+extern "C" __global__ void depth(const int* n, int* o) { o[threadIdx.x] = f(n[threadIdx.x]); }
+extern "C" __global__ void arrays(const int* n, int* o) { o[threadIdx.x] = g(n[threadIdx.x]); }
+"""
+
+
 def test_a_stack_overflow_is_a_fault_and_a_finding() -> None:
     launch = launch_to(1000)
     compiled = compile_launch(launch, (9, 0))
@@ -123,3 +153,32 @@ def test_a_call_through_a_pointer_to_no_function_is_a_fault() -> None:
     text = kernel(body, ".u64 n", functions=RECURSION)
     with pytest.raises(KernelFault, match=r"illegal call: .* no function .*thread \(0, 0, 0\)"):
         run(text, {"n": np.full(2, 17, "u4")}, block=(1, 1, 1))
+
+
+CALLS = (DATA / "third_party" / "calls.cu").read_text()
+H200_STORES = {
+    "fib": (12, {"fibonacci": 5}, 22_010),
+    "parity": (15, {"odd": 4, "even": 3}, 1887),
+    "frames": (999, {"digits": 7}, 1232),
+    "table": (999, {"halve": 3}, 240),
+}
+"""The upper end of the numbers that a kernel gets; how many registers and elements of arrays a call
+of a function stores in local memory, in the machine code for sm_90; and how many such stores warps
+of an H200 executed: docs/results/README.md, "Recursion"."""
+
+
+@pytest.mark.parametrize("name", H200_STORES)
+def test_warps_diverge_as_on_a_gpu(name: str) -> None:
+    most, stores, measured = H200_STORES[name]
+    numbers = np.random.default_rng(1).integers(0, most, 512).astype("i4")
+    ptx = compile_unit(TranslationUnit(CALLS, "calls.cu", (9, 0))).ptx
+    arrays = {"n": numbers, "out": np.zeros(512, "i4")}
+
+    done = run(ptx, arrays, entry=name, grid=(8, 1, 1), block=(64, 1, 1))
+
+    found = 0
+    for warps, step in zip(done.tally.warps, done.program.steps, strict=True):
+        if step.row.opcode == "bra.call":
+            called = str(step.instruction.operands[0])
+            found += warps * next(n for function, n in stores.items() if function in called)
+    assert found == pytest.approx(measured, rel=0.01)  # a GPU parts some warps more
