@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from queue import SimpleQueue
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,8 @@ from memlab.device.emulator.program.polling_loops import find_polling_loops
 from memlab.device.emulator.program.program import Program
 from memlab.device.emulator.sampling.data_dependence import has_global_atomics
 from memlab.errors import UsageError
+
+T = TypeVar("T")
 
 PART_LANES = 2048
 """Lanes of a part: the registers of so many stay in a CPU's L2 cache."""
@@ -123,12 +125,10 @@ def run_parts(
         ConflictError: The results may differ from those of the blocks run at once.
         EmulationTimeoutError: The time was up.
     """
-    workspaces, stop = _workspaces(), Deadline(deadline.left())
     tasks = _tasks([-(-len(blocks) // part_blocks) for blocks in chunks], threads())
     left = iter(tasks)  # what no thread has taken yet
 
-    def run() -> list[tuple[int, Tally]]:
-        workspace = workspaces.get()
+    def run(workspace: Workspace, stop: Deadline) -> list[tuple[int, Tally]]:
         tallies: list[tuple[int, Tally]] = []
         used: list[Chunk] = []
         last = -1
@@ -149,12 +149,36 @@ def run_parts(
             return tallies + [(last, chunk.take_tally()) for chunk in used]
         except KernelFault as fault:
             raise ConflictError from fault
+
+    return on_all_cores(run, len(tasks), deadline)
+
+
+def on_all_cores(
+    run: Callable[[Workspace, Deadline], list[T]], tasks: int, deadline: Deadline
+) -> list[T]:
+    """Call a function by each thread; its results, one behind the other.
+
+    Args:
+        run: Takes tasks that no other call has taken, until there are none. Its workspace is used
+            by no other thread; its deadline comes early where another call has failed.
+        tasks: How many tasks there are.
+        deadline: Stops the calls.
+
+    Raises:
+        EmulationTimeoutError: The time was up; or what `run` raises.
+    """
+    workspaces, stop = _workspaces(), Deadline(deadline.left())
+
+    def work() -> list[T]:
+        workspace = workspaces.get()
+        try:
+            return run(workspace, stop)
         finally:
             workspaces.put(workspace)
 
-    futures = [_pool().submit(run) for _ in range(min(len(tasks), threads()))]
+    futures = [_pool().submit(work) for _ in range(min(tasks, threads()))]
     try:
-        return [tally for future in futures for tally in future.result()]
+        return [result for future in futures for result in future.result()]
     finally:
         stop.bring_forward()
         for future in futures:

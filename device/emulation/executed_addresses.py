@@ -59,18 +59,27 @@ def record_lines(
     factor = 1
     while blocks * lines_per_block / factor > MOST_ACCESSES:
         factor *= 2
-    trace, chunks = LineTrace(2 * MOST_ACCESSES, factor), []
     execution.reset()
     try:
-        for start in range(0, blocks, execution.chunk_blocks):
-            part = slice(start, min(start + execution.chunk_blocks, blocks))
-            execution.run(execution.blocks[part], observers=[trace])
-            chunks.append(trace.take())
-            if not chunks[-1].complete:
-                return None
-    except (EmulationTimeoutError, KernelFault):
+        chunks = execution.record_chunks(
+            list(execution.chunks(execution.blocks[:blocks])),
+            lambda: LineTrace(2 * MOST_ACCESSES, factor),
+            _whole,
+        )
+    except (EmulationTimeoutError, KernelFault, _IncompleteError):
         return None
     return _joined(execution, chunks, factor)
+
+
+class _IncompleteError(Exception):
+    """Not all accesses of a chunk were recorded."""
+
+
+def _whole(trace: LineTrace) -> ChunkLines:
+    lines = trace.take()
+    if not lines.complete:
+        raise _IncompleteError
+    return lines
 
 
 def _blocks(execution: Execution, cost_per_block: float, geometry: CacheGeometry) -> int:

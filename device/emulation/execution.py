@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from memlab.device.emulation.block_parts import (
     PART_LANES,
     ConflictError,
     can_run_in_parts,
+    on_all_cores,
     run_parts,
     threads,
 )
@@ -58,6 +59,9 @@ from memlab.device.texture_arrays import element_places, footprint_bytes
 from memlab.device.verification import UNVERIFIED, ActualOutput, verify
 from memlab.errors import UsageError
 from memlab.kernels.launch import Buffer, Launch, source_lines
+
+Watcher = TypeVar("Watcher", bound=Observer)
+T = TypeVar("T")
 
 CHUNK_LANES = 16_384
 """Lanes of a chunk: registers of this length stay in a CPU's L2 cache, and calls are few."""
@@ -313,6 +317,56 @@ class Execution:
         for chunk in self.chunks(blocks):
             tally.add(self.run(chunk, observers=observers))
         return tally
+
+    def record_chunks(
+        self,
+        chunks: Sequence[NDArray[np.int64]],
+        make: Callable[[], Watcher],
+        take: Callable[[Watcher], T],
+    ) -> list[T]:
+        """Execute chunks of blocks under observers, and return what was recorded of each.
+
+        They are executed on all cores, unless blocks may affect each other.
+
+        Args:
+            chunks: The coordinates of the blocks of each, shape (blocks, 3).
+            make: Makes an observer, which watches one chunk after the other.
+            take: What an observer has recorded of the last chunk.
+
+        Raises:
+            KernelFault, EmulationTimeoutError: As `run`.
+        """
+        if not self.runs_in_lockstep and self.chunk_blocks == self._lane_blocks:
+            recorded = self._record_on_all_cores(chunks, make, take)
+            arrays = self.memory.arrays
+            if not (arrays["loaded"] & arrays["stored"]).any():
+                return recorded
+            self.runs_in_lockstep = True
+            self.reset()
+        observer, recorded = make(), []
+        for blocks in chunks:
+            self.run(blocks, observers=[observer])
+            recorded.append(take(observer))
+        return recorded
+
+    def _record_on_all_cores(
+        self,
+        chunks: Sequence[NDArray[np.int64]],
+        make: Callable[[], Watcher],
+        take: Callable[[Watcher], T],
+    ) -> list[T]:
+        native_program(self.program, (), self.source)  # it is compiled once, before threads use it
+        left = iter(enumerate(chunks))  # what no thread has taken yet
+
+        def run(workspace: Workspace, stop: Deadline) -> list[tuple[int, T]]:
+            observer, recorded = make(), []
+            for number, blocks in left:
+                self._chunk(blocks, workspace, None, stop, [observer]).execute()
+                recorded.append((number, take(observer)))
+            return recorded
+
+        numbered = on_all_cores(run, len(chunks), self.deadline)
+        return [recorded for _, recorded in sorted(numbered, key=lambda pair: pair[0])]
 
     def follow(self, blocks: NDArray[np.int64], values: AffineValues, deadline: Deadline) -> None:
         """Execute the instructions that decide control flow and addresses, as affine values."""

@@ -11,6 +11,7 @@ from launches import launch_of
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.emulation import block_parts
 from memlab.device.emulation.execution import Execution
+from memlab.device.emulator.machine.line_trace import LineTrace
 from memlab.device.emulator.machine.memory import KernelFault
 from memlab.device.emulator.sampling.block_sample import WholeGrid
 from memlab.errors import UsageError
@@ -77,6 +78,23 @@ def test_blocks_that_affect_each_other_run_in_lockstep(body: str) -> None:
     execution = executed(body)
     run(execution)
     assert execution.runs_in_lockstep
+
+
+def recorded_lines(execution: Execution) -> list[tuple[list[object], list[int], bool]]:
+    chunks = list(execution.chunks(WholeGrid(execution.launch.grid)))
+    assert len(chunks) > 1
+    traced = execution.record_chunks(chunks, lambda: LineTrace(1 << 20, 1), LineTrace.take)
+    return [(each.accesses.tolist(), each.last_runs.tolist(), each.complete) for each in traced]
+
+
+@pytest.mark.parametrize("body", [INDEPENDENT, SHIFTED, SAME_PLACE, SAME_VALUE, SCATTERED])
+def test_chunks_are_recorded_on_all_cores_as_one_after_the_other(body: str) -> None:
+    in_order = executed(body)
+    in_order.runs_in_lockstep = True
+    expected = recorded_lines(in_order)
+    assert all(accesses and complete for accesses, _, complete in expected)
+    for _ in range(3):
+        assert recorded_lines(executed(body)) == expected
 
 
 @pytest.mark.parametrize(
