@@ -93,6 +93,17 @@ def with_relu(function: Function, ptx_type: str) -> Function:
     return run
 
 
+def with_finite_sources(function: Function, ptx_type: str) -> Function:
+    """`.satfinite`: sources beyond the largest number of a type become that."""
+    largest = {"f16": "477fe000", "bf16": "7f7f0000", "tf32": "7f7fe000"}[ptx_type]
+    most = np.array(int(largest, 16), "u4").view("f4")
+
+    def run(a: LaneValues) -> LaneValues:
+        return function(np.where(np.abs(a) > most, np.copysign(most, a), a).astype("f4"))
+
+    return run
+
+
 def convert_pair(function: Function) -> Function:
     """Two float32 to a packed pair, the first in the upper half."""
 

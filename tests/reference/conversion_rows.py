@@ -58,6 +58,10 @@ for number in ("f16", "bf16"):
         op(f"cvt.{mode}.relu.{number}.f32", positive)
         op(f"cvt.{mode}.{number}x2.f32", conversion.convert_pair(function))
         op(f"cvt.{mode}.relu.{number}x2.f32", conversion.convert_pair(positive))
+        for relu, exact in (("", function), (".relu", positive)):
+            finite = conversion.with_finite_sources(exact, number)
+            op(f"cvt.{mode}{relu}.satfinite.{number}.f32", finite)
+            op(f"cvt.{mode}{relu}.satfinite.{number}x2.f32", conversion.convert_pair(finite))
 for number in packed_bytes.FP8_FORMATS:
     for relu in ("", ".relu"):
         encode = packed_bytes.encode_fp8_pair(number, bool(relu))
@@ -65,6 +69,8 @@ for number in packed_bytes.FP8_FORMATS:
         op(f"cvt.rn.satfinite{relu}.{number}x2.f16x2", packed_bytes.encode_from_halves(encode))
         op(f"cvt.rn{relu}.f16x2.{number}x2", packed_bytes.decode_fp8_pair(number, bool(relu)))
 op("cvt.{rna,rn,rz}.tf32.f32", make=conversion.to_tf32)
+rounded = conversion.with_finite_sources(conversion.to_tf32("rna"), "tf32")
+op("cvt.rna.satfinite.tf32.f32", rounded)
 
 OPCODES = tuple(ROWS)[_FIRST:]
 """The opcodes of this part."""

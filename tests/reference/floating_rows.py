@@ -109,6 +109,10 @@ for number, part in {"f16": "f2", "bf16": "u2"}.items():
         "tanh.approx": arithmetic.rounded_from_float64(np.tanh, number),
         "ex2.approx": arithmetic.rounded_from_float64(np.exp2, number),
     }
+    if number == "f16":
+        for name, function in (("neg", np.negative), ("abs", np.abs)):
+            flushed = arithmetic.without_rounding(function, number)
+            functions[f"{name}.ftz"] = arithmetic.with_ftz(flushed)
     if number == "bf16":
         functions["ex2.approx.ftz"] = functions.pop("ex2.approx")
     for nan in ("", ".NaN"):

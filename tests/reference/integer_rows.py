@@ -126,6 +126,7 @@ op("bmsk.{clamp,wrap}.b32", make=integers.bit_mask)
 op("szext.{clamp,wrap}.{s32,u32}", make=integers.extend_low_bits)
 op("fns.b32", integers.find_nth_set_bit)
 op("lop3.b32", integers.bitwise_lookup)
+op("lop3.{or,and}.b32 d|p", make=integers.joined_lookup)
 op("prmt.b32", integers.permute_bytes)
 for mode in integers.PERMUTE_MODES:
     op(f"prmt.b32.{mode}", partial(integers.permute_mode, mode=mode))

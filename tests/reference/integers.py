@@ -335,6 +335,17 @@ def bitwise_lookup(a: LaneValues, b: LaneValues, c: LaneValues, table: LaneValue
     return np.asarray(result)
 
 
+def joined_lookup(join: str) -> Function:
+    """`lop3` with a predicate: the word, and whether it is not 0, joined with another predicate."""
+
+    def run(*sources: LaneValues) -> tuple[LaneValues, LaneValues]:
+        word = bitwise_lookup(*sources[:4])
+        joined = {"or": np.logical_or, "and": np.logical_and}[join]
+        return word, joined(word != 0, sources[4])
+
+    return run
+
+
 # --- Shifts --------------------------------------------------------------------------------
 
 

@@ -94,6 +94,28 @@ def to_tf32(mode: str, a: Value) -> Value:
     return where(a.is_nan, nan, bits + half) & 0xFFFF_E000
 
 
+_LARGEST = {"f16": 65504.0, "bf16": 255 * 2.0**120, "tf32": 2047 * 2.0**117}
+"""The largest finite numbers."""
+
+
+def to_finite_halves(mode: str, relu: str, to: str, *sources: Value) -> Value:
+    """One or two float32 to halves (`.satfinite`): those beyond the largest become that."""
+    finite = [_finite(source, to) for source in sources]
+    return (
+        to_half(mode, relu, to, *finite) if len(finite) == 1 else to_halves(mode, relu, to, *finite)
+    )
+
+
+def to_finite_tf32(mode: str, a: Value) -> Value:
+    """As `to_tf32`, with numbers beyond the largest made that."""
+    return to_tf32(mode, _finite(a, "tf32"))
+
+
+def _finite(a: Value, to: str) -> Value:
+    most = _LARGEST[to]
+    return where(a > most, most, where(a < -most, -most, a))
+
+
 def pack_integers(kind: str, a: Value, b: Value, *third: Value) -> Value:
     """`cvt.pack.sat`: the second and the first source, clamped, from the lowest bits on.
 

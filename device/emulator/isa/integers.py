@@ -146,6 +146,14 @@ def extend_field(value: Value, count: Value) -> Value:
     return where(count == 0, 0, (value << above) >> above)
 
 
+def joined_lookup(join: str, *sources: Value) -> tuple[Value, Value]:
+    """`lop3` with a predicate: whether the result is not 0, joined with another one by `join`."""
+    *words, other = sources
+    result = bitwise_lookup(*words)
+    found = result != 0
+    return result, found | other if join == "or" else found & other
+
+
 def popcount(value: Value) -> Value:
     """How many bits are set."""
     return value.call("llvm.ctpop").to(U32)

@@ -140,6 +140,7 @@ op("bmsk.{clamp,wrap}.b32", "u32 u32 -> u32", choosing=integers.bit_mask)
 op("szext.{clamp,wrap}.{s32,u32}", "u32 u32 -> {1}", choosing=integers.extend_low_bits)
 op("fns.b32", "u32 u32 s32 -> u32", integers.find_nth_set_bit)
 op("lop3.b32", "u32 u32 u32 u32 -> u32", integers.bitwise_lookup)
+op("lop3.{or,and}.b32 d|p", "u32 u32 u32 u32 pred -> u32 pred", choosing=integers.joined_lookup)
 op("prmt.b32", "u32 u32 u32 -> u32", integers.permute_bytes)
 names = ",".join(integers.PERMUTE_MODES)
 op(f"prmt.b32.{{{names}}}", "u32 u32 u32 -> u32", choosing=integers.permute_mode)
@@ -208,6 +209,7 @@ op("rsqrt.approx.ftz.f64", "f64 -> f64", partial(arithmetic.upper_half, inverse_
 op("rsqrt.approx.f64", "f64 -> f64", inverse_root, flops=8)
 
 op("{neg,abs}{,.ftz}.{f32}", "{2} -> {2}", choosing=arithmetic.change_sign)
+op("{neg,abs}{.ftz}.{f16,f16x2}", "{2} -> {2}", choosing=arithmetic.change_sign)
 op(f"{{neg,abs}}{{}}.{{f64,{_HALVES}}}", "{2} -> {2}", choosing=arithmetic.change_sign)
 op("copysign.{f32,f64}", "{0} {0} -> {0}", lambda a, b: b.call("llvm.copysign", a))
 names = "finite,infinite,number,notanumber,normal,subnormal"
@@ -286,6 +288,10 @@ for pattern in (
     op(pattern, "{4} -> {3}", choosing=conversion.between_floats)
 op("cvt.{rn,rz}{.relu}.{f16,bf16}.f32", "f32 -> {2}", choosing=conversion.to_half)
 op("cvt.{rn,rz}{,.relu}.{f16,bf16}x2.f32", "f32 f32 -> u32", choosing=conversion.to_halves)
+pattern, function = "cvt.{rn,rz}{,.relu}.satfinite", conversion.to_finite_halves
+op(f"{pattern}.{{f16,bf16}}.f32", "f32 -> {2}", choosing=function)
+op(f"{pattern}.{{f16,bf16}}x2.f32", "f32 f32 -> u32", choosing=function)
+op("cvt.{rna}.satfinite.tf32.f32", "f32 -> u32", choosing=conversion.to_finite_tf32)
 pattern = "cvt.rn.satfinite{,.relu}.{e4m3,e5m2}x2"
 op(f"{pattern}.f32", "f32 f32 -> u16", choosing=packed_bytes.encode_pair)
 op(f"{pattern}.f16x2", "u32 -> u16", choosing=packed_bytes.encode_halves)
@@ -629,7 +635,9 @@ op("fence{,.sc,.mbarrier_init,.proxy.alias}", kind="nothing")
 op("fence.proxy.async{,.global,.shared,.shared::cluster}", kind="nothing")
 op("fence.proxy.tensormap::generic", kind="nothing")
 op("cp.async.{commit_group,wait_group,wait_all}", kind="nothing")
+op("fence.{sync_restrict,proxy.async::generic.sync_restrict}::shared{,::cluster}", kind="nothing")
 op("prefetch{,.global,.local}.{L1,L2}", kind="nothing")
+op("{prefetch,applypriority}{,.global}", kind="nothing")  # with a priority in L2
 op("{prefetchu.L1,discard.global.L2,discard.L2,nanosleep.u32,brkpt,pmevent}", kind="nothing")
 op("griddepcontrol.{launch_dependents,wait}", kind="nothing")
 op("setmaxnreg.{inc,dec}.sync.u32", kind="nothing")

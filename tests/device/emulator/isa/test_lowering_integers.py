@@ -11,7 +11,8 @@ from memlab.device.emulator.isa.table import TABLE
 from tests.reference.integer_rows import OPCODES
 from tests.reference.table import reference
 
-_NEEDS_CONSTANTS = {"lop3.b32", "wmma.address.row", "wmma.address.col"}
+_JOINED = [f"lop3.{join}.b32 d|p" for join in ("or", "and")]
+_NEEDS_CONSTANTS = {"lop3.b32", *_JOINED, "wmma.address.row", "wmma.address.col"}
 _COMPARISONS = [opcode for opcode in OPCODES if opcode.split(".")[0] in ("setp", "set")]
 _OTHERS = [opcode for opcode in OPCODES if opcode not in {*_COMPARISONS, *_NEEDS_CONSTANTS}]
 _SAMPLE_STEP = 11  # comparisons are many and alike; it divides neither their names nor their types
@@ -47,6 +48,18 @@ def test_every_table_of_three_bits() -> None:
     for table, case in cases.items():
         expected = reference("lop3.b32")(*sources, np.uint32(table))
         assert_same(f"lop3 {table:#x}", compiled.run(case, sources), expected, sources)
+
+
+@pytest.mark.parametrize("opcode", _JOINED)
+def test_a_lookup_is_joined_with_a_predicate(opcode: str) -> None:
+    words = [np.arange(64, dtype="u4") % n for n in (2, 3, 5)]
+    other = np.arange(64) % 7 < 3
+    case = Case(opcode, ((3, 0x80),))  # a & b & c
+
+    found = CompiledRows([case]).run(case, [*words, other])
+
+    for one, wanted in zip(found, reference(opcode)(*words, np.uint32(0x80), other), strict=True):
+        np.testing.assert_array_equal(np.asarray(one).reshape(-1), wanted)
 
 
 def test_constant_selectors_and_shift_amounts() -> None:
