@@ -26,23 +26,25 @@ from memlab.device.emulator.checks.observations import Observation, Site
 from memlab.device.emulator.codegen.check_layout import STRONG, WEAK
 from memlab.device.emulator.machine.machine import TRAPS
 from memlab.device.emulator.machine.memory import KernelFault, describe_wild_address
-from memlab.device.emulator.machine.threads import block_coordinates
+from memlab.device.emulator.machine.threads import block_coordinates, cluster_places
 from memlab.device.emulator.program.polling_loops import find_polling_loops
 from memlab.device.emulator.program.program import HEAP
 from memlab.device.emulator.ptx import parser
 from memlab.device.emulator.ptx.parser import PtxError
 from memlab.device.emulator.sampling.block_sample import (
     BlockCoordinates,
-    WholeGrid,
+    blocks_of_clusters,
     center_block,
+    cluster_grid,
     draw_strata,
+    whole_clusters,
 )
 from memlab.device.emulator.sampling.data_dependence import data_decided_writes
 from memlab.device.measurement import Coverage, DeviceSummary, Progress, ignore_progress
 from memlab.device.properties import WARP_SIZE
 from memlab.device.structure_arrays import padding_bytes
 from memlab.errors import DeviceError, UsageError
-from memlab.kernels.launch import NO_CLUSTER, Buffer, Launch
+from memlab.kernels.launch import Buffer, Launch
 from memlab.text import plural
 
 WHOLE_GRID_LANE_INSTRUCTIONS = 150_000_000
@@ -80,11 +82,6 @@ def check_launch(
         EmulationTimeoutError: The time was up before anything was found or any block was done.
     """
     report = progress or ignore_progress
-    if launch.cluster != NO_CLUSTER:
-        raise UsageError(
-            f"{launch.kernel} runs in clusters of blocks, which check does not know: use memlab "
-            "run, which executes them and reports accesses at fault"
-        )
     report("preparing inputs", None)
     execution = Execution.of(launch, compiled, seed, budget)
     names = AddressNames(launch, execution, compiled.architecture)
@@ -188,10 +185,11 @@ def _run_checked(
     """
     launch, step, done = execution.launch, execution.chunk_blocks, 0
     try:
-        blocks: BlockCoordinates = WholeGrid(launch.grid)
+        blocks: BlockCoordinates = execution.blocks
         first, expected = step, _cost_per_block(execution, checker)
         if expected * launch.blocks > WHOLE_GRID_LANE_INSTRUCTIONS:
-            first = min(step, max(1, int(_FIRST_LANE_INSTRUCTIONS / expected)))
+            each = launch.cluster_blocks
+            first = min(step, max(1, int(_FIRST_LANE_INSTRUCTIONS / expected / each)) * each)
         # The first blocks, which are executed in any case, tell what a block costs.
         tally = execution.run(blocks[:first], observers=[checker])
         done, cost = len(blocks[:first]), sum(tally.warps) * WARP_SIZE
@@ -224,21 +222,28 @@ def _cost_per_block(execution: Execution, checker: Checker) -> int:
     if find_polling_loops(execution.program) or any(map(checker.writes_to, inputs)):
         return 0
     try:
-        tally = execution.run(np.array([center_block(launch.grid)]))
+        middle = whole_clusters(np.array([center_block(launch.grid)]), launch.cluster)
+        tally = execution.run(middle)
     except KernelFault:
         return 0
     finally:
         execution.reset()
-    return sum(tally.warps) * WARP_SIZE
+    return sum(tally.warps) * WARP_SIZE // len(middle)
 
 
 def _sample_blocks(execution: Execution, first: int, cost_per_block: float) -> NDArray[np.int64]:
-    """The coordinates of the first blocks and of a sample of the others, in launch order."""
-    grid = execution.launch.grid
+    """The coordinates of the first blocks and of a sample of the others, in launch order.
+
+    Clusters come one after the other.
+    """
+    grid, cluster = execution.launch.grid, execution.launch.cluster
     most = WHOLE_GRID_LANE_INSTRUCTIONS / cost_per_block
-    drawn = np.concatenate([stratum.blocks for stratum in draw_strata(grid, execution.seed, most)])
-    order = drawn[:, 0] + grid[0] * (drawn[:, 1] + grid[1] * drawn[:, 2])
-    return block_coordinates(np.union1d(np.arange(first), order), grid)
+    strata = draw_strata(grid, execution.seed, most, cluster=cluster)
+    clusters, _ = cluster_places(np.concatenate([stratum.blocks for stratum in strata]), cluster)
+    extents = cluster_grid(grid, cluster)
+    order = clusters @ np.array([1, extents[0], extents[0] * extents[1]])
+    chosen = np.union1d(np.arange(first // execution.launch.cluster_blocks), order)
+    return blocks_of_clusters(block_coordinates(chosen, extents), cluster)
 
 
 _STATE_SPACES = ("global", "shared", "local", "const")
@@ -360,6 +365,11 @@ class _FindingBuilder:
         access, size = self._access(observation.at)
         if observation.kind == "use after free":
             return f"{access} of {size} bytes in an allocation of the heap that was freed"
+        if observation.kind == "ended block":
+            return (
+                f"{access} of {size} bytes in shared memory of another block, which may have "
+                "ended: let its threads wait for this access, as by a last cluster.sync()"
+            )
         if observation.kind == "misaligned":
             return (
                 f"misaligned {access} of {size} bytes in {observation.space} memory; "
@@ -405,6 +415,8 @@ class _FindingBuilder:
         are_atomic = STRONG in (levels := [order.level for order in orders]) and WEAK not in levels
         if self._block(observation.at) != self._block(observation.other):
             unordered = "no fence with an atomic orders the blocks"
+            if observation.space == "shared":
+                unordered = "no barrier of the cluster lies between"
             if are_atomic and any(order.scope == BLOCK_SCOPE for order in orders):
                 unordered = "an atomic of block scope is none for other blocks"
         elif self.checker.is_async_copy(observation.other):
@@ -445,6 +457,8 @@ class _FindingBuilder:
             return "blocks exit without reaching this barrier of the grid, and the others wait on"
         if observation.kind == "endless wait":
             return f"{self.checker.endless_reason}; nothing after it was checked"
+        if observation.kind == "cluster barrier not reached":
+            return "threads of the cluster exit without arriving at its barrier as often as others"
         if observation.kind == "missing wait":
             return "a register of a wgmma is used before wgmma.wait_group has completed the product"
         if observation.kind == "missing fence":

@@ -20,7 +20,11 @@ from memlab.device.emulator.checks.program_analysis import (
 )
 from memlab.device.emulator.checks.release_acquire import ReleaseAcquireOrder
 from memlab.device.emulator.codegen.check_layout import THREAD_BITS
-from memlab.device.emulator.codegen.stretches import has_member_mask, is_partial
+from memlab.device.emulator.codegen.stretches import (
+    has_member_mask,
+    is_cluster_barrier,
+    is_partial,
+)
 from memlab.device.emulator.machine.context import lanes_to_words, words_to_lanes
 from memlab.device.emulator.machine.operands import Operands
 from memlab.device.emulator.machine.scheduler import Scheduler
@@ -100,7 +104,11 @@ class BarrierCheck:
         self.places[lanes] = np.where(self._targets[branches] == step, branches, last)
 
     def arrive(self, step: int, lanes: Lanes) -> None:
-        """Note that lanes, as a mask, arrive at a barrier and go on (`bar.arrive`)."""
+        """Note that lanes, as a mask, arrive at a barrier and go on."""
+        if is_cluster_barrier(self._steps[step]):
+            if self._order.clusters is not None:
+                self._order.clusters.arrive(lanes, self._order.time)
+            return
         numbers = self._value(step, 0)
         for block in np.unique(self._block[lanes]).tolist():
             inside = lanes & (self._block == block)
@@ -207,6 +215,15 @@ class BarrierCheck:
         for resume, lanes in parked.items():
             self.places[lanes] = resume - 1
             waiting |= lanes
+        if any(is_cluster_barrier(self._steps[resume - 1]) for resume in parked):
+            return self._open_with_clusters(waiting)
+        return self._open(waiting)
+
+    def _open(self, waiting: Lanes, unfinished: Lanes = _NO_LANES) -> Lanes:
+        """The lanes, of some that wait at barriers of blocks and warps, that go on.
+
+        In unfinished blocks, none may go on; in others, some do.
+        """
         going = self._open_whole_blocks(waiting)
         complete = self._complete_warp_barriers(waiting & ~going)
         self._open_warp_barriers(complete)
@@ -214,8 +231,52 @@ class BarrierCheck:
         for block in np.setdiff1d(self._block[waiting], self._block[going]).tolist():
             inside = waiting & (self._block == block)
             opened = self._open_block(block, inside)
-            going |= self._force_open(block, inside) if opened is None else opened
+            if opened is not None:
+                going |= opened
+            elif block not in unfinished:
+                going |= self._force_open(block, inside)
         return np.asarray(going)
+
+    # --- Clusters ----------------------------------------------------------------------------
+
+    def _open_with_clusters(self, waiting: Lanes) -> Lanes:
+        """The same of lanes of which some wait at the barrier of their cluster.
+
+        A block with such lanes may go on when other blocks have arrived.
+        """
+        at_cluster = np.isin(
+            self.places, [n for n, step in enumerate(self._steps) if is_cluster_barrier(step)]
+        )
+        at_cluster &= waiting
+        clusters = self._order.clusters
+        if clusters is None:  # each block is a cluster by itself
+            self._synchronize_blocks(np.unique(self._block[at_cluster]))
+            return at_cluster
+        opened = clusters.may_pass(at_cluster, self.schedule.live)
+        unfinished = np.unique(self._block[at_cluster])
+        going = opened | self._open(waiting & ~at_cluster, unfinished)
+        if not going.any() and np.array_equal(waiting, self.schedule.live):
+            opened = going = at_cluster
+        self._pass_cluster_barrier(opened)
+        return going
+
+    def _pass_cluster_barrier(self, lanes: Lanes) -> None:
+        """Lanes go on behind the barrier of their cluster; report threads that are not there."""
+        clusters = self._order.clusters
+        if clusters is None or not lanes.any():
+            return
+        absent = clusters.lacking(lanes, self._threads.alive)
+        for cluster in np.unique(clusters.cluster[absent]).tolist():
+            inside = clusters.cluster == cluster
+            missing = np.flatnonzero(absent & inside)
+            waiting = np.flatnonzero(lanes & inside)
+            self._report("cluster barrier not reached", waiting, missing, missing.size)
+            clusters.arrivals[missing] = clusters.arrivals[waiting].max()  # it is reported once
+        self._order.pass_cluster_barrier(lanes)
+        if self._release_acquire.has_acquisitions:
+            for cluster in np.unique(clusters.cluster[lanes]).tolist():
+                members = self._numbers[lanes & (clusters.cluster == cluster)]
+                self._release_acquire.synchronize(members.tolist())
 
     # --- Warps -------------------------------------------------------------------------------
 

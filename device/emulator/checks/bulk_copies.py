@@ -23,7 +23,9 @@ class BulkCopies:
         fence_times: By lane, the time of its last proxy fence.
     """
 
-    def __init__(self, lanes: int) -> None:
+    def __init__(self, lanes: int, block_units: int) -> None:
+        """Begin a chunk of so many lanes; a block has `block_units` units of shared memory."""
+        self._block_units = max(block_units, 1)
         self.reads = AsyncCopies(lanes)
         self.fence_times = np.full(lanes, -1, np.int64)
         self._issued: list[tuple[Lanes, Lanes, Lanes]] = []  # units, marks, lanes
@@ -34,24 +36,25 @@ class BulkCopies:
         self._issued.append((units, marks, lanes))
 
     def attach(self, lanes: Lanes, barriers: Lanes, phases: Lanes) -> None:
-        """What lanes have issued completes with the phases of their barriers.
+        """What lanes have issued to a block completes with the phases of barriers there.
 
         Args:
             lanes: The lanes.
             barriers: The first unit of each one's barrier.
             phases: The phase that each barrier is in.
         """
+        kept = []
         for units, marks, of in self._issued:
+            left, block = np.ones(len(units), np.bool_), units // self._block_units
             for lane, barrier, phase in zip(lanes, barriers.tolist(), phases.tolist(), strict=True):
-                own = of == lane
+                own = left & (of == lane) & (block == barrier // self._block_units)
                 if own.any():
                     copies = self._pending.setdefault(barrier, [])
                     copies.append((phase, units[own], marks[own]))
-        done = set(lanes.tolist())
-        kept = [(copy, ~np.isin(copy[2], list(done))) for copy in self._issued]
-        self._issued = [
-            (units[left], marks[left], of[left]) for (units, marks, of), left in kept if left.any()
-        ]
+                    left &= ~own
+            if left.any():
+                kept.append((units[left], marks[left], of[left]))
+        self._issued = kept
 
     def complete(
         self, barriers: Sequence[int], phases: Sequence[int]

@@ -16,7 +16,7 @@ from memlab.device.emulator.checks import memory_order
 from memlab.device.emulator.checks.access import MemoryAccess
 from memlab.device.emulator.checks.barriers import BarrierCheck
 from memlab.device.emulator.checks.bounds import ArrayExtents, BoundsCheck
-from memlab.device.emulator.checks.happens_before import HappensBefore
+from memlab.device.emulator.checks.happens_before import HappensBefore, RemoteAccesses
 from memlab.device.emulator.checks.initialisation import InitializationCheck
 from memlab.device.emulator.checks.member_bounds import MemberBounds, MemberObservation
 from memlab.device.emulator.checks.memory_order import MemoryOrder
@@ -48,7 +48,7 @@ from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory
 from memlab.device.emulator.machine.observer import Action, ExecutionPolicy
 from memlab.device.emulator.machine.scheduler import BarrierRelease, WaitingGroups
-from memlab.device.emulator.machine.threads import Grid
+from memlab.device.emulator.machine.threads import Grid, cluster_peers
 from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Immediate, Operand
 from memlab.device.properties import WARP_SIZE
@@ -133,6 +133,7 @@ class Checker(ExecutionPolicy):
             self._group = grid.padded_threads
         self._blocks: list[Dim3] = []
         self._order = HappensBefore(0, 1, 0, 0)
+        self._remote: RemoteAccesses | None = None
 
     # --- Hooks of the observer ---------------------------------------------------------------
 
@@ -150,7 +151,13 @@ class Checker(ExecutionPolicy):
         for space in ("shared", "local"):
             units = segments[space].data.size // self._program.unit_bytes[space]
             self._scratch[space] = np.empty(units, np.int32)
-        self._order = HappensBefore(threads.lanes, padded, self._group, self._order.time)
+        clusters = None
+        if threads.grid.cluster_blocks > 1:
+            clusters = cluster_peers(threads.blocks, threads.grid.cluster)[lane // padded, 0]
+        self._report_ended_blocks()
+        self._order = HappensBefore(threads.lanes, padded, self._group, self._order.time, clusters)
+        if clusters is not None:
+            self._remote = RemoteAccesses(threads)
         release_acquire = ReleaseAcquireOrder()
         if self._initialisation is not None:
             self._initialisation.begin(segments)
@@ -218,8 +225,8 @@ class Checker(ExecutionPolicy):
         index, lanes = instruction.index, np.flatnonzero(access.mask)
         address = access.address[lanes]
         position = address - segment.origin
-        if segment.lane_base is not None:
-            position += segment.lane_base[lanes]
+        if access.base is not None:
+            position += access.base[lanes]
         each = (instruction.rows[:, None] + np.arange(0, instruction.size, unit_bytes)).reshape(-1)
         units = (position[:, None] + each) // unit_bytes
 
@@ -246,6 +253,8 @@ class Checker(ExecutionPolicy):
         if self._races is not None and segment.name != "local":
             self._races.access(permitted, index in self._program.async_copies)
             self._native.noted(segment.name, instruction.kind)
+        if access.ranks is not None and self._remote is not None:
+            self._remote.note(access.ranks[lanes], lanes, address, index, self._order)
 
     def control_reached(self, index: int, mask: Lanes, taken: Lanes) -> None:
         """Lanes decide by a guard, which must be defined, whether they take a branch or exit."""
@@ -315,6 +324,7 @@ class Checker(ExecutionPolicy):
 
     def observations(self) -> list[Observation]:
         """The mistakes that the selected tools found."""
+        self._report_ended_blocks()
         return [
             observation
             for observation in self._observations.all()
@@ -376,6 +386,18 @@ class Checker(ExecutionPolicy):
         going = self._barriers.open(waiting)
         self._refresh()
         return going
+
+    def _report_ended_blocks(self) -> None:
+        """Report accesses of the last chunk to blocks that may have ended before."""
+        if self._remote is None or self._barriers.schedule.live.any():
+            return
+        release_acquire = None if self._races is None else self._races.release_acquire
+        for step, address, lanes in self._remote.to_ended_blocks(
+            self._order, release_acquire, self._numbers
+        ):
+            threads = self._numbers[lanes]
+            self._observations.add("memcheck", "ended block", "shared", address, step, threads)
+        self._remote = None
 
     # --- Internals ---------------------------------------------------------------------------
 

@@ -1,15 +1,137 @@
-"""Happens-before order of accesses within a block: what each thread knows to be complete.
+"""Happens-before order of accesses within a block or cluster: what a thread knows to be complete.
 
 Time counts memory instructions. A barrier of the whole block makes all earlier accesses known to
 all its threads, so one time per lane suffices. A barrier of some threads, such as `__syncwarp`,
 needs one time per pair of lanes. These tables are made only for programs with such a barrier.
+A thread that has waited at the barrier of its cluster knows the accesses of every thread of the
+cluster up to the arrival of that one (`ClusterOrder`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from memlab.device.emulator.checks.observations import Lanes
+from memlab.device.emulator.checks.release_acquire import ReleaseAcquireOrder
+from memlab.device.emulator.codegen.check_layout import THREAD_BITS
+from memlab.device.emulator.machine.threads import Threads, cluster_peers, cluster_ranks
+
+
+class ClusterOrder:
+    """What the lanes of a chunk know of others by the barriers of their clusters.
+
+    The phases of a barrier are counted from 1 on. When a lane arrives at one, it has waited for the
+    one before, so that the times of two phases suffice.
+
+    Attributes:
+        cluster: By lane, the number of its cluster.
+        arrivals: How often each lane has arrived.
+        passed: The phases that each lane knows to be over.
+    """
+
+    def __init__(self, cluster: Lanes) -> None:
+        """Begin a chunk; `cluster` has the number of each lane's cluster."""
+        self.cluster = cluster
+        self.arrivals, self.passed = np.zeros((2, len(cluster)), np.int64)
+        self._times = np.zeros((2, len(cluster)), np.int64)  # by the parity of the phase
+
+    def arrive(self, lanes: Lanes, time: int) -> None:
+        """Lanes, as a mask, arrive after the access of a time."""
+        self.arrivals += lanes
+        self._times[self.arrivals[lanes] & 1, np.flatnonzero(lanes)] = time
+
+    def arrival_times(self, phases: Lanes, lanes: Lanes | slice = slice(None)) -> Lanes:
+        """The times of lanes' arrivals at phases, one for each; 0 where they have not arrived."""
+        times = np.where(phases & 1, self._times[1, lanes], self._times[0, lanes])
+        return np.asarray(np.where((phases > 0) & (self.arrivals[lanes] >= phases), times, 0))
+
+    def lacking(self, waiting: Lanes, lanes: Lanes) -> Lanes:
+        """Those of some lanes that have not arrived as often as waiting ones of their cluster.
+
+        Both are masks.
+        """
+        most = np.zeros(self.cluster.max(initial=0) + 1, np.int64)
+        np.maximum.at(most, self.cluster[waiting], self.arrivals[waiting])
+        return np.asarray(lanes & (self.arrivals < most[self.cluster]))
+
+    def may_pass(self, waiting: Lanes, live: Lanes) -> Lanes:
+        """Those of some waiting lanes for whose phase all live ones of their cluster have arrived.
+
+        All are masks.
+        """
+        least = np.full(self.cluster.max(initial=0) + 1, np.iinfo(np.int64).max)
+        np.minimum.at(least, self.cluster[live], self.arrivals[live])
+        return np.asarray(waiting & (least[self.cluster] >= self.arrivals))
+
+    def knows(self, lanes: Lanes, others: Lanes, times: Lanes) -> Lanes:
+        """Whether each lane knows the access of another lane at a time."""
+        reached = times <= self.arrival_times(self.passed[lanes], others)
+        return np.asarray((self.cluster[lanes] == self.cluster[others]) & reached)
+
+
+class RemoteAccesses:
+    """The last access of each lane to the shared memory of each other block of its cluster."""
+
+    def __init__(self, threads: Threads) -> None:
+        """Begin a chunk."""
+        cluster = threads.grid.cluster
+        self._block = np.arange(threads.lanes) // threads.grid.padded_threads
+        self._peers = cluster_peers(threads.blocks, cluster)
+        self._own = cluster_ranks(threads.blocks, cluster)[self._block]
+        shape = threads.grid.cluster_blocks, threads.lanes
+        self._phase = np.full(shape, -1, np.int64)  # how often the lane had arrived before
+        self._times, self._steps, self._addresses = np.zeros((3, *shape), np.int64)
+
+    def note(
+        self, ranks: Lanes, lanes: Lanes, addresses: Lanes, step: int, order: HappensBefore
+    ) -> None:
+        """Note the accesses of some lanes to the blocks of some ranks."""
+        remote = ranks != self._own[lanes]
+        if not remote.any() or order.clusters is None:
+            return
+        at = ranks[remote], lanes[remote]
+        self._phase[at] = order.clusters.arrivals[lanes[remote]]
+        self._times[at], self._steps[at] = order.time, step
+        self._addresses[at] = addresses[remote]
+
+    def to_ended_blocks(
+        self, order: HappensBefore, release_acquire: ReleaseAcquireOrder | None, numbers: Lanes
+    ) -> Iterator[tuple[int, Lanes, Lanes]]:
+        """The accesses that no thread of the other block has waited for before it ended.
+
+        Args:
+            order: The order of the chunk, whose lanes have all ended.
+            release_acquire: The order by fences and atomics, where it is followed.
+            numbers: The threads of the lanes.
+
+        Yields:
+            An instruction; the addresses and the lanes of its accesses.
+        """
+        assert order.clusters is not None
+        waited = np.zeros(len(self._peers), np.int64)  # by block: the phases that its threads know
+        np.maximum.at(waited, self._block, order.clusters.passed)
+        ranks, lanes = np.nonzero(self._phase >= 0)
+        blocks = self._peers[self._block[lanes], ranks]
+        late = self._phase[ranks, lanes] >= waited[blocks]
+        ranks, lanes, blocks = ranks[late], lanes[late], blocks[late]
+        if release_acquire is not None and len(lanes):
+            first = int(numbers[0]) >> THREAD_BITS
+            times = self._times[ranks, lanes]
+            late = ~np.array(
+                [
+                    release_acquire.block_knows(first + block, int(numbers[lane]), time)
+                    for block, lane, time in zip(
+                        blocks.tolist(), lanes, times.tolist(), strict=True
+                    )
+                ]
+            )
+            ranks, lanes = ranks[late], lanes[late]
+        steps = self._steps[ranks, lanes]
+        for step in np.unique(steps).tolist():
+            chosen = steps == step
+            yield step, self._addresses[ranks, lanes][chosen], lanes[chosen]
 
 
 class HappensBefore:
@@ -22,9 +144,12 @@ class HappensBefore:
         group_clocks: Per group, the time up to which its lanes know the accesses of all of them.
         pair_clocks: Per group, the time up to which each lane knows the accesses of each other one,
             where that is later; shape (groups, group, group).
+        clusters: The order by the barriers of clusters; None without clusters.
     """
 
-    def __init__(self, lanes: int, block: int, group: int, time: int) -> None:
+    def __init__(
+        self, lanes: int, block: int, group: int, time: int, clusters: Lanes | None = None
+    ) -> None:
         """Begin a chunk.
 
         Args:
@@ -32,7 +157,9 @@ class HappensBefore:
             block: Lanes per block.
             group: Lanes per group that may wait for each other: a warp's, a block's, or 0.
             time: The time of the last access before the chunk.
+            clusters: By lane, the number of its cluster; None where each block is one.
         """
+        self.clusters = None if clusters is None else ClusterOrder(clusters)
         self.clock = np.array([time], np.int64)
         self.block_clock = np.full(lanes, time, np.int64)
         self._block, self.group = block, group
@@ -52,6 +179,19 @@ class HappensBefore:
     def synchronize_blocks(self, blocks: Lanes) -> None:
         """Synchronize all threads of blocks, given as a mask or by index."""
         self.block_clock.reshape(-1, self._block)[blocks] = self.time
+        if self.clusters is not None:
+            by_block = self.clusters.passed.reshape(-1, self._block)
+            by_block[blocks] = by_block[blocks].max(axis=1, keepdims=True)
+
+    def pass_cluster_barrier(self, lanes: Lanes) -> None:
+        """Lanes, as a mask, go on behind the barrier of their cluster at which they arrived."""
+        clusters = self.clusters
+        assert clusters is not None
+        clusters.passed[lanes] = np.maximum(clusters.passed, clusters.arrivals)[lanes]
+        # All lanes of a block that have arrived make its time known; others know it pair by pair.
+        arrived = clusters.arrival_times(clusters.arrivals).reshape(-1, self._block)
+        known = np.repeat(arrived.min(axis=1), self._block)
+        self.block_clock[lanes] = np.maximum(self.block_clock, known)[lanes]
 
     def known_by(self, members: Lanes) -> Lanes:
         """What members of one group, given as a mask of lanes, know together of each of its lanes.

@@ -146,6 +146,8 @@ class NativeChecks:
             places: The instructions where lanes waited last.
         """
         self._order = order
+        in_clusters = chunk.threads.grid.cluster_blocks > 1
+        self._space["shared"]["is_shared_by_blocks"] = in_clusters
         if self._alive.size == 0:
             self._describe_accesses(chunk)
         if not np.array_equal(chunk.threads.alive, self._alive):

@@ -16,7 +16,7 @@ from memlab.device.emulator.checks.memory_order import (
     orders_accesses,
 )
 from memlab.device.emulator.checks.observations import Lanes
-from memlab.device.emulator.codegen.stretches import is_partial
+from memlab.device.emulator.codegen.stretches import is_cluster_barrier, is_partial
 from memlab.device.emulator.isa import macros, mbarrier
 from memlab.device.emulator.isa.asynchronous.bulk_copies import VIEW
 from memlab.device.emulator.program.program import (
@@ -112,7 +112,7 @@ def analyze(program: Program) -> ProgramAnalysis:
         memory_orders=orders,
         has_fences=any(map(is_fence, steps)) or any(o.release_scope is not None for o in orders),
         has_warp_barriers=any(map(is_warp_barrier, steps)),
-        has_partial_barriers=any(map(is_partial, steps)),
+        has_partial_barriers=any(is_partial(s) and not is_cluster_barrier(s) for s in steps),
         exchanged_loads=find_exchanged_loads(steps),
         has_shuffles=bool(shuffles),
         uses_of_shuffles=_find_uses(steps, shuffles),

@@ -84,7 +84,10 @@ class RaceCheck:
         self._lanes_per_block = threads.grid.padded_threads
         self._first_block = int(numbers[0]) >> THREAD_BITS
         self._shared_shadow = ShadowMemory(shared_units, self.id_shifts)
-        self.copies, self.bulk = AsyncCopies(threads.lanes), BulkCopies(threads.lanes)
+        self.copies = AsyncCopies(threads.lanes)
+        padding = 16 // self._program.unit_bytes["shared"]  # behind the last block's memory
+        block_units = (shared_units - padding) // len(threads.blocks)
+        self.bulk = BulkCopies(threads.lanes, block_units)
         self._fence_times = np.full((2, threads.lanes), -1, np.int64)  # by scope
         self.store_times = np.full(threads.lanes, -1, np.int64)
         self.release_acquire.begin()
@@ -224,7 +227,8 @@ class RaceCheck:
         clock, threads = self.order.block_clock[access.lanes], access.spread(access.threads)
         concurrent = earlier > access.spread(clock << TIME_SHIFT | THREAD_MASK)
         differing = (earlier ^ threads) & THREAD_MASK
-        if access.space == "global":  # clocks say nothing about other blocks
+        if access.space == "global" or self.order.clusters is not None:
+            # The clocks say nothing about other blocks.
             concurrent |= (earlier != 0) & (differing >> THREAD_BITS != 0)
         return np.asarray(concurrent & ((differing != 0) | (earlier >= PENDING_COPY_BIT)))
 
@@ -262,6 +266,10 @@ class RaceCheck:
         clocks = self.order.pairwise_clock(lanes[same_block], others)
         clocks[others == lanes[same_block]] = self.order.time
         ordered[same_block] = times[same_block] <= clocks
+        if self.order.clusters is not None:
+            others = self._chunk_lanes(other_threads)
+            near = np.flatnonzero(~ordered & (others >= 0) & (others < len(self._numbers)))
+            ordered[near] = self.order.clusters.knows(lanes[near], others[near], times[near])
         if self._program.has_fences:
             for index in np.flatnonzero(~ordered).tolist():
                 ordered[index] = self.release_acquire.knows(

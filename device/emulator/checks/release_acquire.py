@@ -134,6 +134,11 @@ class ReleaseAcquireOrder:
                 return True
         return False
 
+    def block_knows(self, block: int, other: int, time: int) -> bool:
+        """Whether any thread of a block has acquired another thread's access at a time."""
+        threads = {thread for thread in self._threads if thread >> THREAD_BITS == block}
+        return any(self.knows(each, other, time) for each in {block << THREAD_BITS, *threads})
+
     def _acquired_by(self, thread: int) -> AcquiredOperations:
         acquired = dict(self._blocks.get(thread >> THREAD_BITS, {}))
         _merge_acquired(acquired, self._threads.get(thread, {}))

@@ -99,6 +99,11 @@ def _space(instruction: Instruction) -> str:
     )
 
 
+def _scope(instruction: Instruction) -> str:
+    """The scope; without one the cluster's, for blocks wait for arrivals of others without it."""
+    return "cta" if "cta" in instruction.opcode.split(".") else "cluster"
+
+
 def expand_init(instruction: Instruction) -> Iterable[Instruction]:
     """`mbarrier.init [address], count`."""
     address, count = instruction.operands
@@ -129,7 +134,7 @@ def expand_transactions(instruction: Instruction) -> Iterable[Instruction]:
 def _change(instruction: Instruction, state: Operand, address: Operand) -> Instruction:
     """The atomic by which an operation changes the word."""
     name = "arrive_drop" if "arrive_drop" in instruction.opcode else "arrive"
-    opcode = f"atom.acq_rel.cta{_space(instruction)}.{name}.u64 mbarrier"
+    opcode = f"atom.acq_rel.{_scope(instruction)}{_space(instruction)}.{name}.u64 mbarrier"
     return substitute(instruction, opcode, state, address, WORD64)
 
 
@@ -149,7 +154,8 @@ def expand_test_wait(instruction: Instruction) -> Iterable[Instruction]:
     """`mbarrier.test_wait` or `.try_wait`: both read the word once."""
     done, address, token, *_ = instruction.operands
     parity = ".parity" if ".parity" in instruction.opcode else ""
-    yield substitute(instruction, f"ld.acquire.cta{_space(instruction)}.b64", WORD64, address)
+    opcode = f"ld.acquire.{_scope(instruction)}{_space(instruction)}.b64"
+    yield substitute(instruction, opcode, WORD64, address)
     yield substitute(instruction, f"mbarrier.over{parity}", done, WORD64, token)
 
 

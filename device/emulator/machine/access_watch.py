@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from memlab.device.emulator.isa.address_space import split_by_space
-from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access
+from memlab.device.emulator.isa.address_space import RANK_SHIFT, RANK_UNIT, split_by_space
+from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access, is_multicast
 from memlab.device.emulator.isa.asynchronous.tensor_copies import is_tensor_access, takes_pixels
 from memlab.device.emulator.machine.boxes import BoxPart, parts_of
 from memlab.device.emulator.machine.memory import Lanes, Mask, Segment
 from memlab.device.emulator.machine.observer import Action, ExecutionPolicy, Observer
 from memlab.device.emulator.machine.operands import Source
+from memlab.device.emulator.machine.threads import cluster_peers, cluster_ranks
 from memlab.device.emulator.program.program import DecodedInstruction, bytes_moved, destinations
 from memlab.device.emulator.ptx.parser import Address, Register, Vector
+from memlab.kernels.launch import NO_CLUSTER
 
 if TYPE_CHECKING:
     from memlab.device.emulator.machine.machine import Chunk
@@ -71,12 +73,17 @@ class WatchedAccess:
         address: Byte addresses in the state space, shape (lanes,), int64. Lanes that take no part
             may hold anything.
         mask: The lanes that take part.
+        base: Position in the segment's bytes where each lane's memory starts: in shared memory,
+            that of the block that it accesses; None where all lanes share the memory.
+        ranks: In shared memory of a cluster, the rank of that block; None elsewhere.
     """
 
     instruction: MemoryInstruction
     segment: Segment
     address: Lanes
     mask: Mask
+    base: Lanes | None = None
+    ranks: Lanes | None = None
 
 
 def _fields(part: BoxPart) -> dict[str, Any]:
@@ -145,25 +152,62 @@ def watch_access(
                 (row.space, 0, mask & (sizes == size), replace(instruction, size=size))
                 for size in np.unique(sizes[mask]).tolist()
             ]
-        permitted = np.zeros_like(mask)
-        for space, window, lanes, described in parts:
-            place = address - window if window else address
-            access = WatchedAccess(described, chunk.segments[space], place, lanes)
-            if not described.size:  # nothing of a box lies inside its tensor
-                permitted |= lanes
+        accesses = [
+            (space, address - window if window else address, lanes, described)
+            for space, window, lanes, described in parts
+        ]
+        if is_multicast(row):
+            chosen = np.broadcast_to(
+                registers.read(step.instruction.operands[-1], "b16"), len(mask)
+            )
+            accesses = [
+                (space, place + (rank + 1 << RANK_SHIFT), lanes & (chosen >> rank & 1 != 0), each)
+                for rank in range(chunk.threads.grid.cluster_blocks)
+                for space, place, lanes, each in accesses
+            ]
+        refused = np.zeros_like(mask)
+        for space, place, lanes, described in accesses:
+            # Of a box, nothing may lie inside its tensor, and no lane may write to a block.
+            if not described.size or not lanes.any():
                 continue
+            access = WatchedAccess(described, chunk.segments[space], place, lanes)
+            access = _in_cluster(access, chunk)
             chosen = policy.permitted_lanes(access)
-            permitted |= chosen
+            refused |= lanes & ~chosen
             if chosen.any():
                 access = replace(access, mask=chosen)
                 for observer in observers:
                     observer.memory_accessed(access)
+        permitted = mask & ~refused
         if permitted.any():
             execute(permitted)
-        refused = mask & ~permitted
         if refused.any():  # they read 0, and what they store is lost
             for target in destinations(step):
                 assert isinstance(target, Register)
                 registers.clear(target.name, refused)
 
     return run
+
+
+def _in_cluster(access: WatchedAccess, chunk: Chunk) -> WatchedAccess:
+    """The access with the memory of each lane: in shared memory, that of the block it names.
+
+    Lanes that name a block beyond the cluster keep their addresses, which are outside.
+    """
+    segment, threads = access.segment, chunk.threads
+    alone = (
+        threads.grid.cluster == NO_CLUSTER
+        and access.address[access.mask].max(initial=0) < RANK_UNIT
+    )
+    if segment.name != "shared" or alone:
+        return replace(access, base=segment.lane_base)
+    assert segment.lane_base is not None
+    blocks, each = np.arange(threads.lanes) // threads.grid.padded_threads, len(threads.blocks)
+    own = cluster_ranks(threads.blocks, threads.grid.cluster)[blocks]
+    place = access.address >> RANK_SHIFT
+    inside = (place >= 0) & (place <= threads.grid.cluster_blocks)
+    ranks = np.where(inside & (place > 0), place - 1, own)
+    peers = cluster_peers(threads.blocks, threads.grid.cluster)
+    base = peers[blocks, ranks] * ((segment.data.size - 16) // each)
+    address = np.where(inside, access.address & (RANK_UNIT - 1), access.address)
+    return replace(access, address=address, base=base, ranks=ranks)

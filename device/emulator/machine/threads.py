@@ -86,6 +86,11 @@ def ranks(places: NDArray[np.int64], cluster: Dim3) -> NDArray[np.int64]:
     return numbers
 
 
+def cluster_ranks(blocks: NDArray[np.int64], cluster: Dim3) -> NDArray[np.int64]:
+    """The ranks of blocks in their clusters."""
+    return ranks(cluster_places(blocks, cluster)[1], cluster)
+
+
 def cluster_peers(blocks: NDArray[np.int64], cluster: Dim3) -> NDArray[np.int64]:
     """The numbers of the blocks of each block's cluster, by their ranks: (blocks, cluster blocks).
 

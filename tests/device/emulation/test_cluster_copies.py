@@ -135,6 +135,7 @@ __global__ void arrive(const int *in, int *out)  // a consumer tells all produce
   int sum = 0;
   for (unsigned rank = 0; rank < setup.ranks; ++rank)
     sum += mapa(tile, rank)[threadIdx.x];
+  __syncthreads();
   if (threadIdx.x < 32)
     for (unsigned rank = 0; rank < setup.ranks; ++rank)
       ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cluster, ptx::space_cluster,
@@ -201,6 +202,21 @@ def test_arrivals_at_the_barriers_of_other_blocks_release_these() -> None:
     np.testing.assert_array_equal(run.outputs["out"], expected.reshape(-1))
     counters = run.measurement.counters
     assert counters.distributed_shared_requests == 16 * 4 * 3  # an H200 counts no arrivals
+
+
+@pytest.mark.parametrize("entry", ["store", "reduce", "copy", "multicast", "arrive"])
+def test_a_check_knows_what_barriers_of_other_blocks_order(entry: str) -> None:
+    x = np.ones(16 * 128, np.int32)
+    more = (0b1010,) if entry == "multicast" else ()
+    report = memlab.check(
+        memlab.source(CUDA, entry),
+        grid=16,
+        block=128,
+        cluster=4,
+        args=[x, memlab.out(len(x), np.int32), *more],
+        device="h200",
+    )
+    assert not report.findings
 
 
 def test_a_copy_beyond_the_memory_of_another_block_is_a_fault() -> None:

@@ -249,6 +249,21 @@ def test_blocks_of_a_cluster_are_at_different_barriers() -> None:
     np.testing.assert_array_equal(out, expected.reshape(-1))
 
 
+@pytest.mark.parametrize(
+    ("entry", "cluster"), [("next_block", 4), ("next_block", 1), ("stages", 2)]
+)
+def test_a_check_knows_what_the_barrier_of_a_cluster_orders(entry: str, cluster: int) -> None:
+    kind = np.float32 if entry == "next_block" else np.int32
+    x = np.ones(8 * 128, kind)
+    arguments = [x, memlab.out(len(x), kind)]
+    source, block = memlab.source(CUDA, entry), 64 if entry == "next_block" else 128
+    grid = len(x) // block
+    options: dict[str, Any] = {"grid": grid, "block": block, "cluster": cluster}
+    report = memlab.check(source, args=arguments, device="h200", **options)
+    assert report.coverage.blocks_emulated == grid
+    assert not report.findings
+
+
 def test_a_large_grid_is_sampled_by_whole_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
     from memlab.device.emulation import counting
 
