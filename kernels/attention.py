@@ -152,9 +152,10 @@ def launch_tiled(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> L
         limits.max_shared_memory_per_block_bytes, limits.max_shared_memory_per_block_optin_bytes
     )
     if shared_bytes > allowed:
+        smaller = "--head-size 64, or " if size > min(HEAD_SIZES) else ""
         raise UsageError(
             f"{kernel.name} with head size {size} needs {shared_bytes} bytes of shared memory per "
-            f"block; {limits.name} allows {allowed}: use a smaller --head-size, or another --device"
+            f"block; {limits.name} allows {allowed}: use {smaller}another --device"
         )
     launch = _attention_launch(kernel, values, "float32", QUERIES, TILED_THREADS)
     return replace(launch, dynamic_shared_bytes=shared_bytes)
