@@ -319,7 +319,7 @@ CATALOG: dict[str, Kernel] = {
         ),
         Kernel(
             name="attention-tiled",
-            summary="Attention in one kernel, online softmax in shared memory; FP32",
+            summary="Attention in one kernel: online softmax, shared memory, FP32",
             source_file="attention_tiled.cu",
             parameters=attention.PARAMETERS,
             make_launch=attention.launch_tiled,
@@ -333,7 +333,7 @@ CATALOG: dict[str, Kernel] = {
         ),
         Kernel(
             name="attention-wgmma",
-            summary="Attention by warpgroups that take turns, fed by tensor maps; BF16",
+            summary="Attention by warpgroups in turns, fed by tensor maps; BF16",
             source_file="attention_wgmma.cu",
             parameters=attention.PARAMETERS,
             make_launch=attention.launch_wgmma,
