@@ -14,6 +14,7 @@ from memlab.device import structure_arrays
 from memlab.device.structure_arrays import array_type, element_type
 from memlab.errors import UsageError
 from memlab.kernels.launch import (
+    TENSOR_MAP_BYTES,
     Arange,
     Argument,
     ArrayAlias,
@@ -164,6 +165,18 @@ def _place_bits(whole: bytearray, offset: int, bits: tuple[int, int], value: int
     whole[offset : offset + size] = held.to_bytes(size, "little")
 
 
+def alignment_of(argument: Argument) -> int:
+    """The alignment of a parameter, bytes."""
+    match argument:
+        case Structure(alignment_bytes=alignment):
+            return alignment
+        case Scalar(_, dtype):
+            return element_type(dtype).itemsize
+        case TensorMap():
+            return TENSOR_MAP_BYTES
+    return POINTER_BYTES
+
+
 def pack_arguments(
     arguments: Sequence[Argument],
     addresses: Mapping[str, int],
@@ -176,7 +189,7 @@ def pack_arguments(
     packed = b""
     for argument in arguments:
         part = argument_bytes(argument, addresses, encode)
-        alignment = argument.alignment_bytes if isinstance(argument, Structure) else len(part)
+        alignment = alignment_of(argument)
         packed = packed.ljust(-(-len(packed) // alignment) * alignment, b"\0") + part
     return packed
 

@@ -21,11 +21,19 @@ from memlab.device.emulation.device import emulate_if_supported, resident_blocks
 from memlab.device.gpu import query as gpu_query
 from memlab.device.gpu import tensor_maps
 from memlab.device.gpu.driver import translated_errors
+from memlab.device.gpu.driver_kernel import PYCUDA_ALIGNMENT_BYTES, DriverKernel
 from memlab.device.gpu.session import GpuSession
 from memlab.device.gpu.texture_objects import ObjectOnGpu
 from memlab.device.gpu.timing import Samples, TimingSettings, summarize_time
 from memlab.device.gpu.worker import Worker
-from memlab.device.inputs import count_unwritten, make_inputs, pack_arguments, place_members
+from memlab.device.inputs import (
+    alignment_of,
+    argument_bytes,
+    count_unwritten,
+    make_inputs,
+    pack_arguments,
+    place_members,
+)
 from memlab.device.measurement import (
     DeviceKind,
     Measurement,
@@ -41,7 +49,7 @@ from memlab.device.verification import ActualOutput, checked_positions, verify
 from memlab.kernels.launch import Buffer, Launch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -345,13 +353,28 @@ def prepare_on_gpu(
     inputs = make_inputs(launch, seed)
     constants = {buffer.name: inputs[buffer.name] for buffer in launch.constants}
     cooperative = waits_for_grid(compiled.ptx, launch.entry)
-    function = session.load(compiled.loadable, launch.entry, constants, cooperative, launch.cluster)
+    function = session.load(
+        compiled.loadable,
+        launch.entry,
+        constants,
+        cooperative,
+        launch.cluster,
+        wide_alignment=any(
+            alignment_of(argument) > PYCUDA_ALIGNMENT_BYTES for argument in launch.arguments
+        ),
+    )
     memory = {
         buffer.name: _allocate(session, buffer, inputs.get(buffer.name), poison)
         for buffer in launch.buffers
     }
     addresses = {name: int(allocation) for name, allocation in memory.items()}
-    arguments = _argument_words(pack_arguments(launch.arguments, addresses, tensor_maps.encode))
+    arguments: Sequence[Any]
+    if isinstance(function, DriverKernel):
+        arguments = [
+            argument_bytes(argument, addresses, tensor_maps.encode) for argument in launch.arguments
+        ]
+    else:
+        arguments = _argument_words(pack_arguments(launch.arguments, addresses, tensor_maps.encode))
     place_members(launch, inputs, addresses)
     for buffer in launch.buffers:
         if buffer.members:  # which hold addresses that were not known before

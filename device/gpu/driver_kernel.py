@@ -1,10 +1,15 @@
-"""Kernels whose launches have attributes, through the driver's library: PyCUDA has none."""
+"""Kernels that PyCUDA cannot launch, through the driver's library: attributes, wide alignments.
+
+PyCUDA copies arguments as one block, whose first byte lies where the constant bank begins to hold
+arguments. That place is aligned to 16 bytes; the compiler puts an argument of wider alignment further
+on. Only the driver knows where, and places arguments that it gets one by one.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +23,10 @@ if TYPE_CHECKING:
 
     from memlab.kernels.launch import Dim3
 
-# cuda.h: CU_LAUNCH_PARAM_END, CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE
-_PARAMETERS_END, _PARAMETERS_ADDRESS, _PARAMETERS_BYTES = 0, 1, 2
+PYCUDA_ALIGNMENT_BYTES = 16
+"""The widest alignment of arguments that PyCUDA passes: for compute capability 9.0 the constant bank
+holds arguments from byte 0x210 on (EIATTR_PARAM_CBANK of a cubin)."""
+
 # cuda.h: CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 _COOPERATIVE, _CLUSTER_DIMENSION = 2, 4
 _NON_PORTABLE_CLUSTERS = 14  # cuda.h: CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
@@ -49,7 +56,7 @@ class _Configuration(ctypes.Structure):
 
 
 class DriverKernel:
-    """A kernel of cooperative launches or clusters, with the methods of PyCUDA's functions."""
+    """A kernel that PyCUDA cannot launch, with the methods of PyCUDA's functions."""
 
     def __init__(
         self,
@@ -94,30 +101,23 @@ class DriverKernel:
         """Set an attribute of the function (cuFuncSetAttribute)."""
         _call("cuFuncSetAttribute", self._function, ctypes.c_int(int(attribute)), value)
 
-    def __call__(self, *arguments: Any, grid: Dim3, block: Dim3, shared: int = 0) -> None:
+    def __call__(self, *arguments: bytes, grid: Dim3, block: Dim3, shared: int = 0) -> None:
         """Queue a launch on the default stream.
 
         Args:
-            arguments: NumPy scalars and allocations, in the kernel's order.
+            arguments: The bytes of each argument, in the kernel's order.
             grid: Blocks in x, y, z.
             block: Threads of a block in x, y, z.
             shared: Dynamic shared memory, bytes.
         """
-        content = _packed(arguments)
-        size = ctypes.c_size_t(len(content))
-        extra = (ctypes.c_void_p * 5)(
-            _PARAMETERS_ADDRESS,
-            ctypes.cast(ctypes.c_char_p(content), ctypes.c_void_p),
-            _PARAMETERS_BYTES,
-            ctypes.cast(ctypes.pointer(size), ctypes.c_void_p),
-            _PARAMETERS_END,
-        )
+        places = [ctypes.cast(ctypes.c_char_p(part), ctypes.c_void_p) for part in arguments]
+        parameters = (ctypes.c_void_p * len(places))(*places)
         configuration = _Configuration(
             (ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block), shared, None
         )
         configuration.attributes = ctypes.cast(self._attributes, ctypes.POINTER(_Attribute))
         configuration.attribute_count = len(self._attributes)
-        _call("cuLaunchKernelEx", ctypes.byref(configuration), self._function, None, extra)
+        _call("cuLaunchKernelEx", ctypes.byref(configuration), self._function, parameters, None)
 
 
 def _attributes(cooperative: bool, cluster: Dim3) -> ctypes.Array[_Attribute]:
@@ -130,13 +130,6 @@ def _attributes(cooperative: bool, cluster: Dim3) -> ctypes.Array[_Attribute]:
         attribute.id = number
         attribute.value[: len(value)] = value
     return attributes
-
-
-def _packed(arguments: Sequence[Any]) -> bytes:
-    return b"".join(
-        argument.tobytes() if hasattr(argument, "tobytes") else int(argument).to_bytes(8, "little")
-        for argument in arguments
-    )
 
 
 def _call(name: str, *arguments: object) -> None:

@@ -154,6 +154,7 @@ class GpuSession:
         constants: Mapping[str, NDArray[Any]] | None = None,
         cooperative: bool = False,
         cluster: Dim3 = NO_CLUSTER,
+        wide_alignment: bool = False,
     ) -> Any:
         """Load machine code and return one of its kernels, to pass to `launch`.
 
@@ -163,13 +164,17 @@ class GpuSession:
             constants: Values of its `__constant__` and `__device__` arrays, by symbol.
             cooperative: Whether its blocks wait for the whole grid.
             cluster: Blocks of a cluster in x, y and z.
+            wide_alignment: Whether an argument is aligned to more than `PYCUDA_ALIGNMENT_BYTES`.
+
+        Returns:
+            A function of PyCUDA, or a `DriverKernel` for what PyCUDA cannot launch.
 
         Raises:
             DeviceError: The driver cannot load it.
         """
         driver = gpu_driver.pycuda_driver()
         with translated_errors(entry, self._memlab_kernels), self._driver_deadline(f"load {entry}"):
-            if cooperative or cluster != NO_CLUSTER:
+            if cooperative or cluster != NO_CLUSTER or wide_alignment:
                 kernel = DriverKernel(
                     cubin, entry, self._stack.callback, cooperative=cooperative, cluster=cluster
                 )
@@ -265,7 +270,8 @@ class GpuSession:
             function: A result of `load`.
             grid: Blocks in x, y, z.
             block: Threads of a block in x, y, z.
-            arguments: Allocations and NumPy scalars, in the kernel's order.
+            arguments: Allocations and NumPy scalars, in the kernel's order; for a `DriverKernel`,
+                the bytes of each argument.
             shared_bytes: Dynamic shared memory, bytes.
         """
         with self._driver_deadline("queue a launch"):
