@@ -12,9 +12,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from memlab.cli.completion import join_words_of_bash
-from memlab.cli.parsing import Command, Group, use_command_classes
+from memlab.cli.parsing import Command, use_command_classes
 from memlab.cli.terminal_text import echo, use_stand_ins
 from memlab.errors import MemlabError, MemlabWarning, UsageError, suggest_nearest
 from memlab.roofline.store import kept
@@ -63,7 +64,7 @@ COMMANDS = {
 """The commands in the order of the help: their places, and their lines in it."""
 
 
-class LazyGroup(Group):
+class LazyGroup(TyperGroup):
     """The commands of `COMMANDS`, each imported when it is used, to keep the help fast."""
 
     def list_commands(self, ctx: Any) -> list[str]:

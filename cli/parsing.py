@@ -1,54 +1,18 @@
 """Commands that refuse an option given twice where it takes one value.
 
 Typer would take the last value, and a list such as `--tile 8 --tile 16` would lose its others.
-
-Typer reads values by Pydantic, whose import takes as long as that of NumPy. Most options are not
-given, or are text: these are read here.
 """
 
 from collections import Counter
-from typing import Any, Literal, get_origin
+from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup
 
 from memlab.errors import UsageError
 
 
-class Option(TyperOption):
-    """An option of which Typer reads only what is given and is no text."""
-
-    def process_value(self, ctx: Any, value: Any) -> Any:
-        """Read a value of the command line, or the default."""
-        kind: Any = self.type_descriptor.annotation
-        parser = self.type_descriptor.parameter_info.parser
-        is_read = type(value) is kind and kind in (str, int, float, bool)
-        is_choice = value is self.default and get_origin(kind) is Literal
-        if value is None and not self.required:
-            value = () if self.multiple else None
-        elif parser is not None and isinstance(value, str):
-            try:
-                value = parser(value)
-            except ValueError:  # Typer says what is wrong
-                return super().process_value(ctx, value)
-        elif not is_read and not is_choice:
-            return super().process_value(ctx, value)
-        return value if self.callback is None else self.callback(ctx, self, value)
-
-
-class _OwnOptions:
-    """A command of which all options are `Option`s."""
-
-    def get_params(self, ctx: Any) -> Any:
-        """The options and arguments, that for help included."""
-        parameters = super().get_params(ctx)  # type: ignore[misc]
-        for parameter in parameters:
-            if type(parameter) is TyperOption:
-                parameter.__class__ = Option
-        return parameters
-
-
-class Command(_OwnOptions, TyperCommand):
+class Command(TyperCommand):
     """A command whose options of one value are given once."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -61,7 +25,7 @@ class Command(_OwnOptions, TyperCommand):
         return super().parse_args(ctx, args)
 
 
-class Group(_OwnOptions, TyperGroup):
+class Group(TyperGroup):
     """A group of commands whose own options of one value are given once."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
