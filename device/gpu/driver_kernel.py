@@ -1,8 +1,8 @@
 """Kernels that PyCUDA cannot launch, through the driver's library: attributes, wide alignments.
 
 PyCUDA copies arguments as one block, whose first byte lies where the constant bank begins to hold
-arguments. That place is aligned to 16 bytes; the compiler puts an argument of wider alignment further
-on. Only the driver knows where, and places arguments that it gets one by one.
+arguments. That place is aligned to 16 bytes; the compiler puts an argument of wider alignment
+further on. Only the driver knows where, and places arguments that it gets one by one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from memlab.kernels.launch import Dim3
 
 PYCUDA_ALIGNMENT_BYTES = 16
-"""The widest alignment of arguments that PyCUDA passes: for compute capability 9.0 the constant bank
-holds arguments from byte 0x210 on (EIATTR_PARAM_CBANK of a cubin)."""
+"""The widest alignment of arguments that PyCUDA passes: for compute capability 9.0 the constant
+bank holds arguments from byte 0x210 on (EIATTR_PARAM_CBANK of a cubin)."""
 
 # cuda.h: CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 _COOPERATIVE, _CLUSTER_DIMENSION = 2, 4
