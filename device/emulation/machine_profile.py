@@ -26,6 +26,7 @@ _ACCESSES = frozenset(
         *("LDG", "STG", "LD", "ST", "LDS", "STS", "LDSM", "STSM", "ATOMS", "LDL", "STL", "LDC"),
         *("ATOM", "ATOMG", "RED", "REDG", "LDGSTS"),
         *("TEX", "TLD", "TLD4", "SULD", "SUST"),
+        *("UBLKCP", "UBLKRED", "UTMALDG", "UTMASTG", "UTMAREDG"),
     )
 )
 """Opcodes of machine code whose costs are those of the PTX instruction that they come from."""
@@ -93,6 +94,10 @@ def machine_profile(
         idle=idle,
         active_share=active_share if active_share < _NEARLY_ALL else 1.0,
         accesses=_accesses(graph.code, program, tally, levels, contention),
+        barriers=block.barriers,
+        served_reads=counters.l2_read_sectors / counters.lrc_read_sectors
+        if counters.lrc_read_sectors
+        else 1.0,
         work_ratio=_work_ratio(block, active_share, tally, blocks),
         dram_sector_bytes=counters.dram_read_bytes / missed if missed else SECTOR_BYTES,
         dram_written_sector_bytes=counters.dram_write_bytes / stored if stored else 0.0,

@@ -25,7 +25,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from memlab.device.budget import EmulationTimeoutError
 from memlab.device.emulation.block_classes import middle_block
 from memlab.device.emulation.counting import ExecutedChunk, GridCounts, StratumSample
 from memlab.device.emulation.execution import Execution
+from memlab.device.emulator.machine.barrier_log import BarrierLog, BarrierOperations
 from memlab.device.emulator.machine.execution_trace import (
     ExecutionTrace,
     GlobalAccesses,
@@ -85,6 +86,7 @@ class RepresentativeBlock:
         idle_executions: The same of a block that touches no memory; `executions` if none is known.
         region: The smallest known box of the grid that holds all blocks that touch memory.
         contention: Where the blocks' atomics meet, for each atomic, by its position.
+        barriers: What its warps do to the `mbarrier`s in its shared memory.
     """
 
     stream: AccessStream
@@ -95,6 +97,7 @@ class RepresentativeBlock:
     idle_executions: WarpExecutions
     region: BlockBox
     contention: Mapping[int, AtomicContention]
+    barriers: BarrierOperations = field(default_factory=BarrierOperations)
 
 
 def record_block(
@@ -116,14 +119,14 @@ def record_block(
         KernelFault: As `Execution.run`.
         EmulationTimeoutError: The time was up.
     """
-    grid, trace = execution.launch.grid, ExecutionTrace()
+    grid, trace, log = execution.launch.grid, ExecutionTrace(), BarrierLog()
     whole = (range(grid[0]), range(grid[1]), range(grid[2]))
     blocks = address_streams.neighborhood_blocks(
         grid, origin or middle_block(piece or whole), piece
     )
     executed = first_of_clusters(execution, blocks)
     try:
-        tally = execution.run(executed, observers=[trace])
+        tally = execution.run(executed, observers=[trace, log])
     except EmulationTimeoutError as error:
         raise execution.out_of_time(error, 0) from None
     execution.reset()
@@ -142,6 +145,7 @@ def record_block(
         idle_executions=executions,
         region=region or whole,
         contention=atomic_contention(execution.program, accesses, blocks),
+        barriers=log.operations(),
     )
 
 

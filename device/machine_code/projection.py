@@ -28,6 +28,7 @@ from statistics import median_low
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device.emulator.isa.asynchronous.warpgroup import is_product
 from memlab.device.machine_code.flow_graph import ENTRY, EXIT, FlowGraph
 from memlab.device.machine_code.linear_program import LinearProgram
 from memlab.device.machine_code.ptx_profile import PtxCount, PtxProfile
@@ -102,6 +103,10 @@ _WITHOUT_ARITHMETIC = ("mov.", "ld.", "st.", "selp.", "cvt.")
 _ALWAYS = frozenset({"", "PT"})
 
 _TENSOR = ("HMMA", "IMMA", "BMMA", "DMMA", "QMMA")
+_WARPGROUP = ("HGMMA", "IGMMA", "QGMMA")
+"""Products of warpgroups, one for each `wgmma`, which the emulator executes as several."""
+_PRODUCTS = -1
+"""Stands for the line of all of them."""
 _PTX_SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)")
 _MACHINE_SHAPE = re.compile(r"\.(8|16)x?8x?(\d+)\b")
 _SEVERAL = "several"
@@ -268,11 +273,14 @@ def _anchors(graph: FlowGraph, profile: PtxProfile) -> dict[_Anchor, tuple[float
     lanes = {line: whole.lanes / profile.threads for line, whole in lines.items()}
     found: dict[int, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
     most: list[float] = []
+    products: Counter[int] = Counter()
     for block in range(len(graph.blocks)):
         known = []
         for step in graph.instructions(block):
             line = step.ptx_line
-            if line in lines and step.predicate in _ALWAYS and step.name not in _PLACELESS:
+            if step.name in _WARPGROUP:
+                products[block] += 1
+            elif line in lines and step.predicate in _ALWAYS and step.name not in _PLACELESS:
                 known.append(lanes[line])
                 found[line][step.opcode][block] += 1
         most.append(max(known, default=0.0))
@@ -288,6 +296,11 @@ def _anchors(graph: FlowGraph, profile: PtxProfile) -> dict[_Anchor, tuple[float
         key = _Anchor(tuple(sorted(copies.items())), lanes[line] * profile.threads)
         short, excess = anchors.get(key, (0.0, 0.0))
         anchors[key] = short + short_cost / own, excess + excess_cost / busiest
+    if products:  # ptxas gives them the lines of others around them
+        whole = sum(count.lanes for count in profile.counts if is_product(count.opcode))
+        places = tuple((block, float(number)) for block, number in sorted(products.items()))
+        cost = 1 / max(whole / profile.threads, _LEAST_SHARE)
+        anchors[_Anchor(places, whole)] = (cost * _COSTS[0][0], cost * _COSTS[0][1])
     return anchors
 
 
@@ -363,17 +376,29 @@ def _tensor_expansion(ptx_opcode: str, opcode: str) -> float:
     return m * n * k / (int(shape[1]) * 8 * int(shape[2]))
 
 
+def _products_by_loop(profile: PtxProfile) -> Counter[int]:
+    """How many products of warpgroups the body of each loop of the PTX has."""
+    return Counter(count.loop for count in profile.counts if is_product(count.opcode))
+
+
 def _unrolling(
-    graph: FlowGraph, blocks: Iterable[int], lines: Mapping[int, PtxCount]
+    graph: FlowGraph,
+    blocks: Iterable[int],
+    lines: Mapping[int, PtxCount],
+    products: Mapping[int, int],
 ) -> dict[int, int]:
     """How often blocks hold the body of each loop of the PTX: the median over its instructions."""
     copies: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for block in blocks:
         for step in graph.instructions(block):
             count = lines.get(step.ptx_line)
-            if count is None or count.opcode == _SEVERAL or count.loop < 0:
+            if count is None or count.loop < 0:
                 continue
-            if step.name in _ACCESSES | _ARITHMETIC | _MERGED:
+            if step.name in _WARPGROUP:
+                copies[count.loop][_PRODUCTS] += 1.0 / max(products.get(count.loop, 0), 1)
+            elif count.opcode == _SEVERAL:
+                continue
+            elif step.name in _ACCESSES | _ARITHMETIC | _MERGED:
                 copies[count.loop][count.line] += 1.0
             elif step.name in _TENSOR and (taken := _tensor_expansion(count.opcode, step.opcode)):
                 copies[count.loop][count.line] += 1.0 / taken
@@ -389,7 +414,7 @@ def _loop_limits(graph: FlowGraph, profile: PtxProfile) -> list[_LoopLimit]:
     loop_of = {
         line: count.loop for line, count in lines.items() if not count.opcode.startswith(_RETRIED)
     }
-    limits = []
+    limits, products = [], _products_by_loop(profile)
     for header, blocks in graph.loops:
         into = [edge.source for edge in graph.edges if edge.destination == header]
         closing = [block for block in into if block in blocks]
@@ -398,7 +423,7 @@ def _loop_limits(graph: FlowGraph, profile: PtxProfile) -> list[_LoopLimit]:
             continue
         inner = {b for h, other in graph.loops if h in blocks and h != header for b in other}
         number = found.pop()
-        unrolled = _unrolling(graph, blocks - inner, lines).get(number, 1)
+        unrolled = _unrolling(graph, blocks - inner, lines, products).get(number, 1)
         loop = profile.loops[number]
         if loop.iterations and not loop.entries:  # its entries are not known
             continue
@@ -423,10 +448,10 @@ def _loop_limits(graph: FlowGraph, profile: PtxProfile) -> list[_LoopLimit]:
 
 def _unrolled_shares(graph: FlowGraph, profile: PtxProfile) -> dict[int, float]:
     """The share of a loop's iterations that each execution of an unrolled block saves."""
-    lines = _lines(profile)
+    lines, products = _lines(profile), _products_by_loop(profile)
     shares: dict[int, float] = {}
     for block in range(len(graph.blocks)):
-        for number, unrolled in _unrolling(graph, [block], lines).items():
+        for number, unrolled in _unrolling(graph, [block], lines, products).items():
             if profile.loops[number].iterations:
                 share = (unrolled - 1) / profile.loops[number].iterations
                 shares[block] = max(shares.get(block, 0.0), share)

@@ -17,27 +17,33 @@ from memlab.device import time_model
 from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.measurement import Occupancy, Time
 from memlab.device.properties import (
+    LINE_BYTES,
     SECTOR_BYTES,
     DeviceProperties,
     clock_hz,
     figure_at,
     peak_bandwidth_bytes_per_s,
 )
+from memlab.device.sm_model.barriers import barrier_work, sites_of
 from memlab.device.sm_model.paths import warp_path
 from memlab.device.sm_model.pipes import (
     ADDRESS_CLOCKS,
+    ARRIVAL_CLOCKS,
     QUEUE_DEPTH,
     awaited_of,
     issue_of,
+    product_wavefronts,
     throttle_of,
 )
 from memlab.device.sm_model.profile import Access, LaunchProfile
-from memlab.device.sm_model.records import READ_WINDOW_CLOCKS, Kind, Unit
+from memlab.device.sm_model.records import READ_WINDOW_CLOCKS, SCHEDULERS, Kind, Unit
 from memlab.device.sm_model.registers import register_reads
 from memlab.device.sm_model.simulation import (
     CODE_LINE_BYTES,
+    BarrierWork,
     Floats,
     Rates,
+    Simulated,
     Steps,
     Workload,
     empty_steps,
@@ -54,10 +60,14 @@ _BEFORE_L1_CLOCKS = 1.0 + ADDRESS_CLOCKS
 _L2_ACCESS_SECTORS = 2.0
 """A slice of the L2 serves a line per clock, and 64 bytes of it (NVIDIA A100 whitepaper: 5,120
 bytes a clock from 80 slices)."""
+_LEAST_SERVED_READS = 8.95 / 13.6
+"""Lines that each SM reads alone come at 8.95 TB/s, and those that all read at the same time, of
+which one read of the L2 serves several, at 13.6 TB/s (`memlab peaks` on an H200)."""
 _ATOMIC_CLOCKS = 1.0
 """An L2 slice takes an atomic on one address per clock (NVIDIA Kepler GK110 whitepaper), where the
 device gives no other figure."""
 _LANES_MOST = 32
+_LINE_SECTORS = LINE_BYTES / SECTOR_BYTES
 _NO_WINDOW = 1e6
 _DEFAULT_ACCESS = Access(1.0, 1.0, 4.0)
 
@@ -109,15 +119,16 @@ def estimate(
         profile.active_share,
         busiest,
         slots,
+        barrier_work(profile.code, profile.barriers, len(profile.active)),
     )
     per_block = max(sum(lengths[: len(profile.active)]), 1)
     affordable = max(BUDGET // per_block, slots)
     if affordable >= busiest:
-        done = run(work, rates)
+        done = _run(work, rates)
         clocks, simulated = done.clocks, busiest
     else:
         simulated = min(busiest % slots + (affordable // slots) * slots, busiest)
-        done = run(replace(work, blocks=simulated), rates)
+        done = _run(replace(work, blocks=simulated), rates)
         clocks = done.clocks + (busiest - simulated) * _clocks_per_block(
             done.starts, slots, clocks=done.clocks
         )
@@ -129,6 +140,20 @@ def estimate(
     return LaunchEstimate(
         clocks, empty.clocks, steps, simulated / busiest / (whole * profile.work_ratio)
     )
+
+
+def _run(work: Workload, rates: Rates) -> Simulated:
+    """Simulate; as if nobody waited at barriers in shared memory, if that gets stuck.
+
+    The instructions that a warp executes are known from their counts alone, so the order of its
+    operations may not be the one in which they ran.
+    """
+    before = work.steps.copy()
+    done = run(work, rates)
+    if not done.stuck:
+        return done
+    work.steps[:] = before
+    return run(replace(work, barriers=BarrierWork()), rates)
 
 
 def _clocks_per_block(starts: Floats, slots: int, clocks: float) -> float:
@@ -164,6 +189,7 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
         arrival = (last - first) / (many - few)
         opening = first - few * arrival
     l2_latencies = l2_latency_table(properties)
+    served = max(profile.served_reads, _LEAST_SERVED_READS)
     return Rates(
         block_interval=start * active,
         first_block=start * (min(blocks, count) - 1),
@@ -172,7 +198,7 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
         queue_depth=QUEUE_DEPTH,
         barrier_clocks=arrival,
         barrier_latency=opening,
-        read_sector_clocks=SECTOR_BYTES * active / l2,
+        read_sector_clocks=SECTOR_BYTES * active / l2 * served,
         write_sector_clocks=SECTOR_BYTES * active / written,
         port_sector_clocks=SECTOR_BYTES / port,
         dram_byte_clocks=active / dram,
@@ -185,6 +211,7 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
         fetch_interval=CODE_LINE_BYTES / (properties.cold_code_bytes_per_clock or 16.0),
         fetch_ahead=8,
         bank_latency=float(l2_latencies.mean()),
+        arrival_clocks=ARRIVAL_CLOCKS,
         least_sectors=_L2_ACCESS_SECTORS,
     )
 
@@ -260,6 +287,7 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
     """
     steps = empty_steps(len(profile.code.instructions))
     banks: dict[str, int] = {}
+    sites = sites_of(profile.code, profile.barriers)
     constant_passes = properties.constant_passes_per_clock_per_sm or 1.0
     for number, instruction in enumerate(profile.code.instructions):
         step, issue, control = steps[number], issue_of(instruction, properties), instruction.control
@@ -277,8 +305,14 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         step["reads"] = register_reads(instruction, previous)
         step["window"] = READ_WINDOW_CLOCKS if issue.kind == Kind.FIXED else _NO_WINDOW
         step["bank"] = _bank(instruction.operands, banks)
-        if issue.unit not in (Unit.MEMORY, Unit.CONSTANT):
-            if issue.kind == Kind.AWAIT:
+        if issue.kind in (Kind.TEST, Kind.CHANGE, Kind.COPY):
+            step["site"] = sites.get(number, -1)
+        if issue.kind == Kind.PRODUCT:
+            step["passes"] = product_wavefronts(instruction) / SCHEDULERS
+            step["copies"] = any("gsb" in operand for operand in instruction.operands)
+        copies = issue.kind in (Kind.COPY, Kind.COPY_OUT)
+        if issue.unit not in (Unit.MEMORY, Unit.CONSTANT) and not copies:
+            if issue.kind in (Kind.AWAIT, Kind.AWAIT_PRODUCTS):
                 step["groups"] = _groups(instruction.operands)
             continue
         access = profile.accesses.get(number)
@@ -293,6 +327,8 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         if instruction.name == "ATOMS" and access.sharing_lanes > 1:
             _share_address(step, instruction, access.sharing_lanes, properties)
         step["lines"], step["sectors"] = max(access.lines, 1e-3), access.sectors
+        if copies:  # by the copy engine, past the data stage
+            step["passes"], step["lines"] = 0.0, max(access.sectors / _LINE_SECTORS, 1e-3)
         step["missed"], step["dram"] = access.missed, access.dram
         if issue.kind == Kind.ATOMIC:
             step["serial"] = active_sms * _atomic_clocks(instruction, access, properties)

@@ -33,6 +33,9 @@ _STORES = {"STG", "ST", "STL", "SUST"}
 _ATOMICS = {"ATOM", "ATOMG", "RED", "SUATOM", "SURED", "REDG"}
 _SHARED = {"LDS", "STS", "LDSM", "STSM", "ATOMS", "SHFL", "MOVM"}
 _CONSTANT = {"LDC"}
+_COPIES = {"UBLKCP", "UBLKRED", "UTMALDG", "UTMASTG", "UTMAREDG"}
+"""What the copy engine executes; `UBLKCP.S.G` copies to shared memory, `.G.S` from there."""
+_BARRIER_KINDS = {"PHASECHK": Kind.TEST, "ARRIVE": Kind.CHANGE}
 _SPECIAL_REGISTERS = {"S2R", "S2UR", "CS2R", "VOTE", "VOTEU", "R2UR", "REDUX", "MATCH"}
 
 _FMA_HALVES = 2
@@ -118,6 +121,16 @@ def issue_of(step: MachineInstruction, properties: DeviceProperties) -> Issue:
     if name in _FENCES:
         l2 = properties.l2_latency_clocks or _FENCE_LATENCY_CLOCKS
         return Issue(Kind.VARIABLE, Unit.MISCELLANEOUS, 1.0, l2)
+    if name == "WARPGROUP" and "DEPBAR" in opcode:
+        return Issue(Kind.AWAIT_PRODUCTS, Unit.MISCELLANEOUS, 1.0)
+    if name in _COPIES:
+        out = ".G.S" in opcode or name not in ("UBLKCP", "UTMALDG")
+        return Issue(Kind.COPY_OUT if out else Kind.COPY, Unit.UNIFORM, 2.0)
+    if name == "SYNCS":
+        kind = next((kind for word, kind in _BARRIER_KINDS.items() if word in opcode), Kind.FIXED)
+        return Issue(kind, Unit.MISCELLANEOUS, 1.0, properties.shared_latency_clocks or 0.0)
+    if name.endswith("GMMA"):
+        return _warpgroup_product(step, properties)
     if name in _TENSOR:
         return Issue(Kind.FIXED, Unit.TENSOR, tensor_clocks(opcode, properties))
     if name in _FP64:
@@ -146,6 +159,49 @@ def issue_of(step: MachineInstruction, properties: DeviceProperties) -> Issue:
     if name == "NOP":
         return Issue(Kind.FIXED, Unit.MISCELLANEOUS, 1.0)
     return Issue(Kind.FIXED, Unit.ALU, alu, _CONVERSION_LATENCY_CLOCKS)
+
+
+ARRIVAL_CLOCKS = 32.0
+"""From an arrival at an `mbarrier` until a warp that waits there goes on. Two warps that wait for
+one another took 185 clocks for both ways on an H200 at 1980 MHz (2026-11-24), with the
+instructions between."""
+_PRODUCT_LATENCY_CLOCKS = {"shared": 44.0, "registers": 36.0}
+"""From the end of a warpgroup's product on the tensor cores until a warp that waits for it goes on,
+with A in shared memory and in registers. On an H200 (1980 MHz, 2026-11-24) one product at a time
+took N/2 + 56 and N/2 + 48 clocks for m64nNk16 in BF16, of which 12 are instructions around it."""
+_SHARED_WAVEFRONT_BYTES = 128
+
+
+def _warpgroup_product(step: MachineInstruction, properties: DeviceProperties) -> Issue:
+    """A warp's part of a product of its warpgroup.
+
+    The tensor cores read the factors in shared memory themselves, 128 bytes a clock, each for all
+    four warps. On an H200 m64n8k16 in BF16 took 18 clocks, of 2304 bytes, though the tensor cores
+    need 4 for it; m64n64k16 took 32 for both reasons.
+    """
+    clocks, wavefronts = tensor_clocks(step.opcode, properties), product_wavefronts(step)
+    place = "shared" if _has_shared_factor(step) else "registers"
+    latency = clocks + _PRODUCT_LATENCY_CLOCKS[place]
+    return Issue(Kind.PRODUCT, Unit.TENSOR, max(clocks, wavefronts), latency)
+
+
+def product_wavefronts(step: MachineInstruction) -> float:
+    """Passes through shared memory of a warpgroup's product: the bytes of its factors there."""
+    shape = _WARPGROUP_SHAPE.search(step.opcode)
+    if shape is None:
+        return 0.0
+    rows, columns, _ = map(int, shape.groups())
+    # K takes 32 bytes in every type.
+    lines = columns + (rows if _has_shared_factor(step) else 0)
+    return lines * _PRODUCT_DEPTH_BYTES / _SHARED_WAVEFRONT_BYTES
+
+
+_PRODUCT_DEPTH_BYTES = 32
+
+
+def _has_shared_factor(step: MachineInstruction) -> bool:
+    """Whether A, too, lies in shared memory: one descriptor stands for both factors."""
+    return len(step.operands) > 1 and step.operands[1].startswith("gdesc")
 
 
 def _clocks(lanes: Mapping[str, float], pipe: str, otherwise: float) -> float:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from memlab.device.emulator.machine.barrier_log import BarrierOperations
 from memlab.device.machine_code.instructions import MachineCode
 from memlab.device.sm_model.paths import Flow
 
@@ -49,6 +50,9 @@ class LaunchProfile:
         dram_written_sector_bytes: Bytes that DRAM writes for a sector that is stored.
         dram_written_share: The share of DRAM's traffic that is written.
         work_ratio: The instructions of the mean block over those of the blocks described here.
+        barriers: What the warps of a block do to `mbarrier`s.
+        served_reads: The share of the sectors that the L1s read which the L2 serves one by one; its
+            request coalescer merges the others with these.
     """
 
     code: MachineCode
@@ -61,3 +65,5 @@ class LaunchProfile:
     dram_written_sector_bytes: float
     dram_written_share: float
     work_ratio: float = 1.0
+    barriers: BarrierOperations = field(default_factory=BarrierOperations)
+    served_reads: float = 1.0

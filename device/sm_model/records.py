@@ -21,7 +21,9 @@ QUANTILES = 256
 """Entries of a table of latencies: equally likely values."""
 GROUPS = 8
 """Groups of asynchronous copies that a warp has under way; an older one counts as complete."""
-STALLS = 12
+PHASES = 8
+"""Phases of a barrier that are known; an older one counts as complete."""
+STALLS = 13
 """Reasons of `Stall`."""
 NONE = -1
 
@@ -56,6 +58,12 @@ class Kind(IntEnum):
     COMMIT = 7  # closes a group of asynchronous copies
     AWAIT = 8  # waits until only some groups of asynchronous copies are under way
     CONSTANT = 9  # an indexed load from constant memory
+    TEST = 10  # waits until a barrier in shared memory has completed a phase
+    CHANGE = 11  # arrives at a barrier, or expects bytes there
+    COPY = 12  # a copy by the copy engine, which completes its bytes at a barrier
+    COPY_OUT = 13  # a copy by the copy engine to global memory
+    PRODUCT = 14  # a product of a warpgroup, which completes later
+    AWAIT_PRODUCTS = 15  # waits until only some groups of products are under way
 
 
 class Stall(IntEnum):
@@ -73,6 +81,7 @@ class Stall(IntEnum):
     NO_INSTRUCTION = 9  # the code is not there
     IMC_MISS = 10  # an operand in constant memory is not there
     NOT_SELECTED = 11  # another warp issues
+    GMMA = 12  # for a product of its warpgroup
 
 
 class Step(Record):
@@ -96,7 +105,8 @@ class Step(Record):
     written: float  # bytes that DRAM writes sooner or later for each sector
     serial: float  # clocks that the L2 is busy with an atomic's operations on one address
     groups: int  # of an AWAIT: the groups that may still be under way
-    copies: int  # 1 for an asynchronous copy, which COMMIT covers
+    copies: int  # 1 for an asynchronous copy, which COMMIT covers, or a product that ends a group
+    site: int  # the list of barrier operations that it takes the next one of; NONE
     line: int  # the 128-byte line of code that it lies in
     bank: int  # the line of constant memory at a fixed address that it reads; NONE
     awaited: int  # the reason of warps that wait for its result
@@ -104,6 +114,25 @@ class Step(Record):
     throttled: float  # the share of that wait in which the unit takes no instruction
     issued: int  # how often it was issued, of all warps
     stalls: Annotated[Pointer[float], STALLS]  # clocks that warps waited to issue it, by reason
+
+
+class Operation(Record):
+    """What an instruction does to a barrier in shared memory."""
+
+    barrier: int
+    arrivals: int
+    transactions: int  # bytes that it expects; negative: that it completes
+    phases: int  # that it waits for
+
+
+class Barrier(Record):
+    """A barrier in the shared memory of a block."""
+
+    pending: int  # arrivals that its phase waits for
+    transactions: int  # bytes that its phase waits for
+    phases: int  # that are complete
+    latest: float  # when the last of what its phase waited for came, so far
+    complete: Annotated[Pointer[float], PHASES]  # when the last phases were complete
 
 
 class Warp(Record):
@@ -118,6 +147,7 @@ class Warp(Record):
     ranges: int  # the end of its path
     running: int
     slot: int
+    member: int  # its place among the warps of its block; NONE if the block has no work
     copied: float  # when all its asynchronous copies are complete
     committed: int  # groups so far
     groups: Annotated[Pointer[float], GROUPS]  # when each is complete
@@ -125,6 +155,11 @@ class Warp(Record):
     awaited: Annotated[Pointer[int], SCOREBOARDS]  # the reason of waiting for it
     since: float  # when it reached the barrier
     barrier: int  # the instruction that waits there
+    tested: int  # the barrier in shared memory that it waits for; NONE
+    phases: int  # of that barrier, which must be complete
+    multiplied: float  # when all its products are complete
+    closed: int  # groups of products so far
+    products: Annotated[Pointer[float], GROUPS]  # when each is complete
 
 
 class Slot(Record):
@@ -171,7 +206,17 @@ class Machine(Record):
     fetch_ahead: int  # lines that are prefetched
     bank_latency: float  # until a line of constant memory is there
 
+    # Barriers in shared memory.
+    barriers: int  # of a block
+    arrivals: Pointer[int]  # that a phase of each needs
+    sites: int
+    operations: Pointer[Operation]
+    first_operation: Pointer[int]  # by warp of a block and site; one item more
+    arrival_clocks: float  # from an arrival until a warp that waits for it goes on
+
     # State.
+    states: Pointer[Barrier]  # by slot and barrier
+    cursors: Pointer[int]  # by place of a warp and site: the next operation
     warps: Pointer[Warp]
     places: Pointer[Slot]
     code: Pointer[float]  # when each line of code is there; negative: not requested

@@ -19,7 +19,9 @@ from memlab.device.sm_model.records import (
     NONE,
     QUANTILES,
     SCHEDULERS,
+    Barrier,
     Machine,
+    Operation,
     Slot,
     Step,
     Unit,
@@ -40,7 +42,7 @@ def empty_steps(count: int) -> Steps:
     """Records of instructions that take a clock and wait for nothing."""
     steps = np.zeros(count, dtype_of(Step))
     steps["busy"] = steps["stall"] = steps["lines"] = 1
-    steps["write"] = steps["read"] = steps["bank"] = -1
+    steps["write"] = steps["read"] = steps["bank"] = steps["site"] = NONE
     return steps
 
 
@@ -70,6 +72,8 @@ class Rates:
         fetch_interval: Clocks between lines that are prefetched.
         fetch_ahead: Lines that are prefetched.
         bank_latency: Clocks until a line of constant memory is there, at its first use.
+        arrival_clocks: Clocks from an arrival at a barrier in shared memory until a warp that
+            waits for it goes on.
     """
 
     block_interval: float = 0.0
@@ -93,6 +97,20 @@ class Rates:
     fetch_interval: float = 0.0
     fetch_ahead: int = 0
     bank_latency: float = 0.0
+    arrival_clocks: float = 0.0
+
+
+@dataclass(frozen=True)
+class BarrierWork:
+    """What the warps of a block do to barriers in its shared memory.
+
+    Attributes:
+        arrivals: Arrivals that a phase of each barrier needs.
+        operations: By warp, and by site (`Step.site`): `Operation` records as tuples, in order.
+    """
+
+    arrivals: tuple[int, ...] = ()
+    operations: tuple[tuple[tuple[tuple[int, int, int, int], ...], ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,6 +125,7 @@ class Workload:
         active_share: The share of blocks that have work.
         blocks: Blocks that the SM executes.
         slots: Blocks that it holds at once.
+        barriers: What the warps do to barriers in shared memory.
     """
 
     steps: Steps
@@ -116,6 +135,7 @@ class Workload:
     active_share: float
     blocks: int
     slots: int
+    barriers: BarrierWork = field(default_factory=BarrierWork)
 
 
 @dataclass(frozen=True)
@@ -126,11 +146,13 @@ class Simulated:
         clocks: SM clocks until the last instruction issued, and stores were complete.
         issued: Warp instructions.
         starts: When each block started.
+        stuck: Whether warps wait at barriers in shared memory that nothing completes.
     """
 
     clocks: float
     issued: int
     starts: Floats
+    stuck: bool = False
 
 
 def run(work: Workload, rates: Rates) -> Simulated:
@@ -168,6 +190,17 @@ def run(work: Workload, rates: Rates) -> Simulated:
     point("starts", starts)
     point("l2_table", quantiles(rates.l2_latencies))
     point("dram_table", quantiles(rates.dram_latencies))
+    listed = [of for warp in work.barriers.operations for of in warp]
+    operations = np.zeros(sum(map(len, listed)) + 1, dtype_of(Operation))
+    for number, operation in enumerate(item for of in listed for item in of):
+        operations[number] = operation
+    sites = len(work.barriers.operations[0]) if work.barriers.operations else 0
+    point("operations", operations)
+    point("first_operation", np.cumsum([0, *map(len, listed)]).astype(np.int64))
+    point("arrivals", np.array([*work.barriers.arrivals, 0], np.int64))
+    point("states", np.zeros(slots * len(work.barriers.arrivals) + 1, dtype_of(Barrier)))
+    point("cursors", np.zeros(slots * warps_per_block * sites + 1, np.int64))
+    machine["barriers"], machine["sites"] = len(work.barriers.arrivals), sites
     machine["warps_per_block"], machine["slots"], machine["blocks"] = (
         warps_per_block,
         slots,
@@ -183,7 +216,7 @@ def run(work: Workload, rates: Rates) -> Simulated:
         *("barrier_clocks", "barrier_latency", "read_sector_clocks", "write_sector_clocks"),
         *("port_sector_clocks", "dram_byte_clocks", "dram_sector_bytes", "backlog"),
         *("fetch_first", "fetch_latency", "fetch_interval", "fetch_ahead"),
-        *("bank_latency", "least_sectors"),
+        *("bank_latency", "least_sectors", "arrival_clocks"),
     ):
         machine[name] = getattr(rates, name)
     function: Compiled[Any] = cast(Any, simulation_code.simulate)
@@ -193,6 +226,7 @@ def run(work: Workload, rates: Rates) -> Simulated:
         clocks=max(float(machine["clock"]) + 1, float(machine["drained"])),
         issued=int(machine["issued"]),
         starts=starts[: int(machine["started"])],
+        stuck=int(machine["running"]) > 0,
     )
 
 

@@ -18,11 +18,14 @@ from memlab.device.emulator.isa.values import S64
 from memlab.device.sm_model.records import (
     BANKS,
     GROUPS,
+    NONE,
+    PHASES,
     QUANTILES,
     SCHEDULERS,
     SCOREBOARDS,
     Kind,
     Machine,
+    Operation,
     Slot,
     Stall,
     Step,
@@ -34,15 +37,26 @@ _NEVER = 1e30
 _UNITS = len(Unit)
 _MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407
 """Of the linear congruential generator MMIX (Knuth, The Art of Computer Programming, 2, 3.3.4)."""
-_FIXED, _VARIABLE, _LOCAL, _LOAD, _STORE, _ATOMIC, _SYNCHRONIZE, _COMMIT, _AWAIT, _CONSTANT = map(
-    int, Kind
+_LOCAL, _LOAD, _STORE, _ATOMIC, _SYNCHRONIZE, _COMMIT, _AWAIT, _CONSTANT = map(
+    int,
+    (
+        *(Kind.LOCAL, Kind.LOAD, Kind.STORE, Kind.ATOMIC, Kind.SYNCHRONIZE, Kind.COMMIT),
+        *(Kind.AWAIT, Kind.CONSTANT),
+    ),
+)
+_TEST, _CHANGE, _COPY, _COPY_OUT, _PRODUCT, _AWAIT_PRODUCTS = map(
+    int,
+    (
+        *(Kind.TEST, Kind.CHANGE, Kind.COPY, Kind.COPY_OUT, Kind.PRODUCT),
+        Kind.AWAIT_PRODUCTS,
+    ),
 )
 _MEMORY, _FMA, _HEAVY, _LITE = map(int, (Unit.MEMORY, Unit.FMA, Unit.FMA_HEAVY, Unit.FMA_LITE))
-_WAIT, _LONG_SCOREBOARD, _DISPATCH_STALL, _BARRIER, _NO_INSTRUCTION, _IMC_MISS, _NOT_SELECTED = map(
+_WAIT, _LONG, _DISPATCH_STALL, _BARRIER, _NO_INSTRUCTION, _IMC_MISS, _NOT_SELECTED, _GMMA = map(
     int,
     (
         *(Stall.WAIT, Stall.LONG_SCOREBOARD, Stall.DISPATCH_STALL, Stall.BARRIER),
-        *(Stall.NO_INSTRUCTION, Stall.IMC_MISS, Stall.NOT_SELECTED),
+        *(Stall.NO_INSTRUCTION, Stall.IMC_MISS, Stall.NOT_SELECTED, Stall.GMMA),
     ),
 )
 
@@ -149,14 +163,23 @@ def _start_block(m: Machine, slot: int, clock: float) -> None:
     _put_first(m.youngest_first, slot)
     place = m.places[slot]
     place.running, place.arrived, place.released = m.warps_per_block, 0, 0.0
+    for barrier in range(m.barriers):
+        state = m.states[slot * m.barriers + barrier]
+        state.pending, state.transactions = m.arrivals[barrier], 0
+        state.phases, state.latest = 0, 0.0
     for member in range(m.warps_per_block):
         index = slot * m.warps_per_block + member
         warp, path = m.warps[index], m.path_of[idle + member]
         warp.slot, warp.copied, warp.committed = slot, 0.0, 0
         for board in range(SCOREBOARDS):
             warp.boards[board] = 0.0
+        warp.tested, warp.multiplied, warp.closed = 0 + NONE, 0.0, 0
+        warp.member = member if idle == 0 else NONE
         for group in range(GROUPS):
             warp.groups[group] = 0.0
+            warp.products[group] = 0.0
+        for site in range(m.sites):
+            m.cursors[index * m.sites + site] = 0
         first = m.paths[path]
         warp.range, warp.ranges = first + 1, m.paths[path + 1]
         warp.step, warp.stop = m.ranges[2 * first], m.ranges[2 * first + 1]
@@ -187,7 +210,11 @@ def _prepare(m: Machine, number: int, clock: float) -> None:
     if step.kind == _AWAIT:
         oldest = warp.committed - 1 - step.groups
         if oldest >= 0 and warp.groups[oldest % GROUPS] > ready:
-            ready, reason = warp.groups[oldest % GROUPS], _LONG_SCOREBOARD
+            ready, reason = warp.groups[oldest % GROUPS], _LONG
+    elif step.kind == _AWAIT_PRODUCTS:
+        oldest = warp.closed - 1 - step.groups
+        if oldest >= 0 and warp.products[oldest % GROUPS] > ready:
+            ready, reason = warp.products[oldest % GROUPS], _GMMA
     step.stalls[reason] += ready - clock
     known = _fetched(m, step.line, clock)
     if unlikely(known > ready):
@@ -198,6 +225,15 @@ def _prepare(m: Machine, number: int, clock: float) -> None:
         if unlikely(known > ready):
             step.stalls[_IMC_MISS] += known - ready
             ready = known
+    if step.kind == _TEST:
+        index = _operation(m, number, step.site)
+        if index >= 0:
+            known = _tested(m, warp, m.operations[index], ready)
+            if known >= _NEVER:
+                return
+            if known > ready:
+                step.stalls[_LONG] += known - ready
+                ready = known
     rounded = float(_whole(ready + 0.999))
     step.stalls[reason] += rounded - ready
     for bank in range(BANKS):
@@ -205,6 +241,65 @@ def _prepare(m: Machine, number: int, clock: float) -> None:
     warp.ready, warp.unit = rounded, step.unit
     scheduler = number & (SCHEDULERS - 1)
     m.next[scheduler] = _sooner(m.next[scheduler], rounded)
+
+
+@compiled(inline=True)
+def _operation(m: Machine, number: int, site: int) -> int:
+    """The number of a warp's next operation at a site; NONE if it has none there."""
+    member = m.warps[number].member
+    index = 0 + NONE
+    if 0 <= site < m.sites and member >= 0:
+        place = member * m.sites + site
+        index = m.first_operation[place] + m.cursors[number * m.sites + site]
+        if index >= m.first_operation[place + 1]:
+            index = 0 + NONE
+    return index
+
+
+@compiled(inline=False)
+def _tested(m: Machine, warp: Warp, operation: Operation, clock: float) -> float:
+    """When the phases that a test waits for are complete; never if that is not known yet."""
+    state = m.states[warp.slot * m.barriers + operation.barrier]
+    when = clock
+    if state.phases < operation.phases:
+        warp.ready, warp.since = _NEVER, clock
+        warp.tested, warp.phases = operation.barrier, operation.phases
+        when = _NEVER
+    elif operation.phases > 0 and state.phases - operation.phases < PHASES:
+        when = _later(clock, state.complete[(operation.phases - 1) % PHASES])
+    return when
+
+
+@compiled(inline=False)
+def _change(m: Machine, slot: int, operation: Operation, clock: float) -> None:
+    """Arrive at a barrier, or complete bytes there, at a clock; let warps that wait go on."""
+    state = m.states[slot * m.barriers + operation.barrier]
+    state.pending -= operation.arrivals
+    state.transactions += operation.transactions
+    state.latest = _later(state.latest, clock)
+    if state.pending > 0 or state.transactions != 0:
+        return
+    when = state.latest
+    state.complete[state.phases % PHASES] = when
+    state.phases += 1
+    state.pending, state.latest = m.arrivals[operation.barrier], 0.0
+    for member in range(m.warps_per_block):
+        number = slot * m.warps_per_block + member
+        warp = m.warps[number]
+        if warp.running and warp.tested == operation.barrier and warp.phases <= state.phases:
+            warp.tested = 0 + NONE
+            then = _later(when, warp.since)
+            m.steps[warp.step].stalls[_LONG] += then - warp.since
+            _prepare(m, number, then)
+
+
+@compiled(inline=True)
+def _operate(m: Machine, number: int, step: Step, clock: float) -> None:
+    """Make a warp's next change of a barrier."""
+    index = _operation(m, number, step.site)
+    if index >= 0:
+        m.cursors[number * m.sites + step.site] += 1
+        _change(m, m.warps[number].slot, m.operations[index], clock)
 
 
 @compiled(inline=True)
@@ -272,11 +367,13 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
             done = m.constant_free + step.latency
             if step.bank >= 0:
                 done = _later(done, _constants(m, step.bank, clock))
+        elif step.kind >= _TEST:
+            _asynchronous(m, number, warp, step, clock)
     if step.write >= 0 and done > warp.boards[step.write]:
         warp.boards[step.write], warp.awaited[step.write] = done, step.awaited
     if step.read >= 0 and read > warp.boards[step.read]:
         warp.boards[step.read], warp.awaited[step.read] = read, step.awaited
-    if step.copies:
+    if step.copies and step.kind != _PRODUCT:
         warp.copied = _later(warp.copied, done)
     if step.kind == _COMMIT:
         warp.groups[warp.committed % GROUPS] = warp.copied
@@ -284,6 +381,26 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
         if step.write >= 0:
             warp.boards[step.write] = 0.0  # DEPBAR, not a wait mask, waits for it
     _advance(m, number, warp, step, clock)
+
+
+@compiled(inline=False)
+def _asynchronous(m: Machine, number: int, warp: Warp, step: Step, clock: float) -> None:
+    """Issue what completes at a barrier or with a group of products, or operates on these."""
+    if step.kind == _PRODUCT:
+        m.l1_free = _later(m.l1_free, clock) + step.passes
+        warp.multiplied = _later(warp.multiplied, clock + step.latency)
+        if step.copies:
+            warp.products[warp.closed % GROUPS] = warp.multiplied
+            warp.closed += 1
+    elif step.kind == _TEST:
+        if _operation(m, number, step.site) >= 0:
+            m.cursors[number * m.sites + step.site] += 1
+    elif step.kind == _CHANGE:
+        _operate(m, number, step, clock + m.arrival_clocks)
+    elif step.kind == _COPY:
+        _operate(m, number, step, _load(m, step, clock))
+    elif step.kind == _COPY_OUT:
+        _store(m, step, clock)
 
 
 @compiled(inline=True)
@@ -419,7 +536,7 @@ def _open(m: Machine, slot: int, place: Slot) -> None:
     for member in range(m.warps_per_block):
         number = slot * m.warps_per_block + member
         warp = m.warps[number]
-        if warp.running and warp.ready >= _NEVER:
+        if warp.running and warp.ready >= _NEVER and warp.tested < 0:
             m.steps[warp.barrier].stalls[_BARRIER] += _later(when - warp.since, 0.0)
             _prepare(m, number, when)
 

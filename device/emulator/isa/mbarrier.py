@@ -163,3 +163,27 @@ def is_test(instruction: Instruction) -> bool:
     """Whether an instruction is the load by which a thread tests a barrier."""
     reads = instruction.opcode.startswith("ld.acquire.")
     return reads and instruction.operands[0] == WORD64
+
+
+def is_change(instruction: Instruction) -> bool:
+    """Whether an instruction is the atomic by which an operation changes a barrier."""
+    return instruction.opcode.startswith("atom.") and " mbarrier" in instruction.opcode
+
+
+# --- The same of numbers ---------------------------------------------------------------------
+
+PHASES = 1 << 64 - PHASE_SHIFT
+"""The completed phases are counted modulo this."""
+
+
+def needed_arrivals(word: int) -> int:
+    """The arrivals that each phase of a barrier needs."""
+    return word >> _BITS & _COUNT
+
+
+def parts_of_change(change: int) -> tuple[int, int]:
+    """The arrivals of an operand, and the bytes of transactions that it adds."""
+    transactions = change >> _TRANSACTIONS & _TRANSACTION_BYTES
+    if transactions > _TRANSACTION_BYTES // 2:
+        transactions -= 1 << _TRANSACTION_BITS
+    return change & _COUNT, transactions

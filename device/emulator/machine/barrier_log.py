@@ -1,0 +1,140 @@
+"""What the warps of a block do to the `mbarrier`s in its shared memory, for the time model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memlab.device.emulator.isa import mbarrier
+from memlab.device.emulator.isa.address_space import RANK_UNIT
+from memlab.device.emulator.machine.observer import Observer
+from memlab.device.properties import WARP_SIZE
+
+if TYPE_CHECKING:
+    from memlab.device.emulator.machine.access_watch import WatchedAccess
+    from memlab.device.emulator.machine.machine import Chunk
+    from memlab.device.emulator.program.program import Program
+
+_MOST_OPERATIONS = 1_000_000
+_WORD_BYTES = 8
+PARITY_TEST = "mbarrier.over.parity"
+
+
+@dataclass(frozen=True)
+class BarrierOperation:
+    """What one execution of an instruction by a warp does to a barrier.
+
+    Attributes:
+        barrier: The number of the barrier in its block.
+        arrivals: Arrivals that it makes.
+        transactions: Bytes that it expects; negative for those that a copy completes.
+        phases: Phases of the barrier that it waits for; None if it waits for none.
+    """
+
+    barrier: int
+    arrivals: int = 0
+    transactions: int = 0
+    phases: int | None = None
+
+
+@dataclass(frozen=True)
+class BarrierOperations:
+    """The operations of a block.
+
+    Attributes:
+        arrivals: Arrivals that a phase of each barrier needs.
+        operations: The operations in order, by the warp and the line of the PTX.
+    """
+
+    arrivals: tuple[int, ...] = ()
+    operations: Mapping[tuple[int, int], tuple[BarrierOperation, ...]] = field(default_factory=dict)
+
+
+class BarrierLog(Observer):
+    """Records the operations of a chunk's first block.
+
+    What it does to a barrier of another block of its cluster counts as done to its own: the other
+    blocks do the same to it.
+    """
+
+    def watched_instructions(self, program: Program) -> Collection[int]:
+        """The tests and changes of barriers."""
+        return [
+            index
+            for index, step in enumerate(program.steps)
+            if mbarrier.is_test(step.instruction) or mbarrier.is_change(step.instruction)
+        ]
+
+    def chunk_started(self, chunk: Chunk) -> None:
+        """Begin a log."""
+        self._chunk, self._numbers = chunk, dict[int, int]()
+        self._arrivals: list[int] = []
+        self._phases: list[int] = []
+        self._log: dict[tuple[int, int], list[BarrierOperation]] = {}
+        self._left = _MOST_OPERATIONS
+        self._lanes = chunk.context["warps_per_block"] * WARP_SIZE
+
+    def memory_accessed(self, access: WatchedAccess) -> None:
+        """A barrier is about to be tested or changed."""
+        instruction = self._chunk.program.steps[access.instruction.index].instruction
+        lanes = np.flatnonzero(access.mask[: self._lanes])
+        if self._left < 0 or not len(lanes) or access.segment.lane_base is None:
+            return
+        places = access.address[lanes] & (RANK_UNIT - 1)
+        words = access.segment.data[
+            (access.segment.lane_base[lanes] + places)[:, None] + np.arange(_WORD_BYTES)
+        ]
+        states = words.view(np.uint64)[:, 0]
+        change = mbarrier.is_change(instruction)
+        operand, kind = instruction.operands[-1], "u64"
+        if not change:  # the instruction behind it compares
+            test = self._chunk.program.steps[access.instruction.index + 1].instruction
+            operand = test.operands[2]
+            kind = "u32" if test.opcode == PARITY_TEST else "u64"
+        read = np.asarray(self._chunk.operands.read(operand, kind)).astype(np.uint64)
+        values = np.broadcast_to(read, len(access.mask))[lanes]
+        for warp in np.unique(lanes // WARP_SIZE).tolist():
+            own = lanes // WARP_SIZE == warp
+            for place in np.unique(places[own]).tolist():
+                chosen = own & (places == place)
+                number = self._number(place, int(states[chosen][0]))
+                given = [int(value) for value in values[chosen]]
+                if change:
+                    parts = [mbarrier.parts_of_change(value) for value in given]
+                    arrivals, transactions = (sum(part) for part in zip(*parts, strict=True))
+                    operation = BarrierOperation(number, arrivals, transactions)
+                else:
+                    awaited = self._awaited(number, given[0], parity=kind == "u32")
+                    operation = BarrierOperation(number, phases=awaited)
+                self._log.setdefault((warp, instruction.ptx_line), []).append(operation)
+                self._left -= 1
+
+    def _number(self, place: int, state: int) -> int:
+        """The number of a barrier; follows its phases, of which the word has the last bits."""
+        if place not in self._numbers:
+            self._numbers[place] = len(self._numbers)
+            self._arrivals.append(mbarrier.needed_arrivals(state))
+            self._phases.append(0)
+        number = self._numbers[place]
+        now = state >> mbarrier.PHASE_SHIFT
+        self._phases[number] += (now - self._phases[number]) % mbarrier.PHASES
+        return number
+
+    def _awaited(self, number: int, token: int, *, parity: bool) -> int:
+        """The completed phases at which a test succeeds."""
+        now = self._phases[number]
+        if parity:
+            return now if (now & 1) != (token & 1) else now + 1
+        behind = (now - (token >> mbarrier.PHASE_SHIFT)) % mbarrier.PHASES
+        return now - behind + 1
+
+    def operations(self) -> BarrierOperations:
+        """The operations; none if they are too many to keep."""
+        if self._left < 0:
+            return BarrierOperations()
+        return BarrierOperations(
+            tuple(self._arrivals), {where: tuple(of) for where, of in self._log.items()}
+        )

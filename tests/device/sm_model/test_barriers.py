@@ -1,0 +1,136 @@
+"""Barriers in shared memory, copies and products of warpgroups in the simulation of an SM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memlab.device.compiler.compile import compile_launch
+from memlab.device.datasheets import loader
+from memlab.device.emulation.device import emulate
+from memlab.device.emulator.machine.barrier_log import BarrierOperation
+from memlab.device.machine_code.instructions import MachineInstruction
+from memlab.device.sm_model.pipes import product_wavefronts
+from memlab.device.sm_model.records import Kind, Stall, Unit
+from memlab.device.sm_model.simulation import BarrierWork, Rates, Workload, empty_steps, run
+from memlab.kernels.user.kernel import UserKernel, apply_launch_options
+from memlab.launching import prepare_launch
+
+RING = """
+extern "C" __global__ void ring(float* out) {
+  __shared__ unsigned long long full, empty;
+  unsigned f = (unsigned)__cvta_generic_to_shared(&full);
+  unsigned e = (unsigned)__cvta_generic_to_shared(&empty);
+  if (threadIdx.x == 0) {
+    asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(f) : "memory");
+    asm volatile("mbarrier.init.shared.b64 [%0], 32;" ::"r"(e) : "memory");
+  }
+  __syncthreads();
+  bool fills = threadIdx.x / 32 == 0;
+  if (fills && threadIdx.x) return;
+  for (int round = 0; round < 12; round++) {
+    unsigned waits = fills ? e : f, done, parity = (round + fills) % 2;
+    do {
+      asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2;"
+                   " selp.u32 %0, 1, 0, p; }" : "=r"(done) : "r"(waits), "r"(parity) : "memory");
+    } while (!done);
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(fills ? f : e) : "memory");
+  }
+  out[threadIdx.x] = 1;
+}
+"""
+
+
+def test_a_test_waits_for_the_arrival_of_another_warp() -> None:
+    steps = empty_steps(103)
+    steps["unit"] = Unit.MISCELLANEOUS
+    steps[100]["kind"], steps[100]["site"] = Kind.CHANGE, 0
+    steps[101]["kind"], steps[101]["site"] = Kind.TEST, 1
+    paths = np.array([(0, 101)]), np.array([(101, 103)])
+    barriers = BarrierWork((1,), ((((0, 1, 0, 0),), ()), ((), ((0, 0, 0, 1),))))
+    work = Workload(steps, paths, (0, 1), (0, 1), 1.0, 1, 1, barriers)
+
+    done = run(work, Rates(arrival_clocks=30.0))
+
+    # It arrives at clock 100; the other warp tests at 130, and issues another instruction.
+    assert done.clocks == 132
+    assert steps[101]["stalls"][Stall.LONG_SCOREBOARD] == 130
+
+
+def test_a_copy_completes_its_bytes_when_they_have_come() -> None:
+    steps = empty_steps(4)
+    steps["unit"] = Unit.MISCELLANEOUS
+    for at, kind in enumerate((Kind.CHANGE, Kind.COPY, Kind.TEST)):
+        steps[at]["kind"], steps[at]["site"] = kind, at
+    steps[1]["lines"], steps[1]["sectors"], steps[1]["missed"] = 32, 128, 1
+    operations = (((0, 1, 4096, 0),), ((0, 0, -4096, 0),), ((0, 0, 0, 1),))
+    work = Workload(
+        steps, (np.array([(0, 4)]),), (0,), (0,), 1.0, 1, 1, BarrierWork((1,), (operations,))
+    )
+    rates = Rates(port_sector_clocks=0.25, l2_latencies=np.array([300.0]))
+
+    # The copy begins at clock 1; 4096 bytes pass the port at 128 bytes a clock.
+    assert run(work, rates).clocks == 1 + 32 + 300 + 2
+
+
+def test_a_phase_that_nothing_completes_is_noticed() -> None:
+    steps = empty_steps(2)
+    steps[0]["kind"], steps[0]["site"] = Kind.TEST, 0
+    barriers = BarrierWork((1,), ((((0, 0, 0, 1),),),))
+    work = Workload(steps, (np.array([(0, 2)]),), (0,), (0,), 1.0, 1, 1, barriers)
+
+    assert run(work, Rates()).stuck
+
+
+@pytest.mark.parametrize(("pending", "clocks"), [(0, 64 + 44 + 1), (1, 32 + 44 + 1)])
+def test_a_warp_waits_for_groups_of_products(pending: int, clocks: float) -> None:
+    steps = empty_steps(3)
+    steps["unit"], steps["stall"] = Unit.TENSOR, 1
+    steps[:2]["kind"], steps[:2]["busy"], steps[:2]["latency"] = Kind.PRODUCT, 32, 32 + 44
+    steps["copies"] = 1
+    steps[2]["kind"], steps[2]["unit"] = Kind.AWAIT_PRODUCTS, Unit.MISCELLANEOUS
+    steps[2]["groups"] = pending
+    work = Workload(steps, (np.array([(0, 3)]),), (0,), (0,), 1.0, 1, 1)
+
+    assert run(work, Rates()).clocks == clocks
+
+
+@pytest.mark.parametrize(
+    ("opcode", "factor", "wavefronts"),
+    [  # as an H200 counted them
+        ("HGMMA.64x64x16.F32.BF16", "gdesc[UR4]", 32),
+        ("HGMMA.64x64x16.F32.BF16", "R4", 16),
+    ],
+)
+def test_products_read_their_factors_from_shared_memory(
+    opcode: str, factor: str, wavefronts: float
+) -> None:
+    step = MachineInstruction(0, "", opcode, ("R24", factor, "R24"), None, 0, None)
+    assert product_wavefronts(step) == wavefronts
+
+
+def test_the_operations_of_a_block_are_recorded(tmp_path: Path) -> None:
+    file = tmp_path / "ring.cu"
+    file.write_text(RING)
+    options = {"grid": "1", "block": "64", "args": ["inout:f32[64]=zeros"]}
+    device = loader.load_datasheet("h200")
+    launch = prepare_launch(
+        apply_launch_options(UserKernel(str(file), "ring"), options), {}, device
+    )
+    compiled = compile_launch(launch, device.compute_capability)
+
+    profile = emulate(launch, compiled, device, 0).profile
+
+    assert profile is not None
+    recorded = profile.barriers
+    assert sorted(recorded.arrivals) == [1, 32]
+    empty, full = recorded.arrivals.index(32), recorded.arrivals.index(1)
+    for warp, waits, arrives, first, arrivals in ((0, empty, full, 0, 1), (1, full, empty, 1, 32)):
+        of_warp = [done for (w, _), of in recorded.operations.items() for done in of if w == warp]
+        tests = [done for done in of_warp if done.phases is not None]
+        assert list(dict.fromkeys(done.phases for done in tests)) == list(range(first, first + 12))
+        assert {done.barrier for done in tests} == {waits}
+        changes = [done for done in of_warp if done.phases is None]
+        assert changes == [BarrierOperation(arrives, arrivals)] * 12
