@@ -35,9 +35,13 @@ from memlab.device.compiler.translation_unit import (
 from memlab.device.properties import version_text
 from memlab.errors import DeviceError, MemlabError
 
-_SPECIFIC_INSTRUCTION = re.compile(r"not supported on \.target '(sm_(?:9|1\d)\d)'")
+_SPECIFIC_INSTRUCTION = re.compile(
+    r"not supported on \.target '(?P<target>sm_(?:9|1\d)\d)'"
+    r"|_is_not_supported_before(?P<targets>(_SM_\d+a)+)__"
+)
 """What ptxas says of an instruction that later GPUs need not have, such as `wgmma`: it takes it for
-`sm_90a`, but not for `sm_90` (PTX ISA, "PTX Module Directives: .target")."""
+`sm_90a`, but not for `sm_90` (PTX ISA, "PTX Module Directives: .target"). For other targets, libcu++
+calls a function that is nowhere and has such a name (`cuda::ptx`, CUDA 13.0)."""
 _ERROR_PLACE = re.compile(r"^(.+?)\(\d+\): error: ", re.M)
 
 
@@ -259,7 +263,10 @@ def _reduced(
         changes = replace(changes, left_out=(*changes.left_out, missed))
     remedies = {
         pattern: option
-        for pattern, option in {**compiler.remedies(log), **_specific_target(log)}.items()
+        for pattern, option in {
+            **compiler.remedies(log),
+            **_specific_target(log, unit.architecture),
+        }.items()
         if option not in current.options
     }
     more = dict.fromkeys(remedies.values())
@@ -273,13 +280,18 @@ def _reduced(
     )
 
 
-def _specific_target(log: str) -> dict[str, str]:
+def _specific_target(log: str, architecture: Architecture) -> dict[str, str]:
     """The option that compiles for one architecture alone, where a log asks for that.
 
     The code of other kernels stays as it is: they are compiled for `sm_90`.
     """
     found = _SPECIFIC_INSTRUCTION.search(log)
-    return {_SPECIFIC_INSTRUCTION.pattern: f"-arch={found[1]}a"} if found else {}
+    if not found:
+        return {}
+    target = found["target"] or "sm_{}{}".format(*architecture)
+    if found["targets"] and f"_{target.upper()}a" not in found["targets"]:
+        return {}
+    return {_SPECIFIC_INSTRUCTION.pattern: f"-arch={target}a"}
 
 
 def _without_host_code(

@@ -282,6 +282,24 @@ def test_what_one_architecture_alone_has_is_compiled_for_it():
             compiler.compile_unit(replace(unit, architecture=architecture))
 
 
+def test_functions_of_libcu_for_one_architecture_alone_are_compiled_for_it():
+    # As cuda::ptx of CUDA 13.0 refuses other targets: by a function that is nowhere.
+    source = """
+    extern "C" __device__ void __cuda_ptx_copy_is_not_supported_before_SM_90a_SM_100a__();
+    __global__ void k(float* d) {
+    #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL)
+        d[0] = FACTOR;
+    #else
+        __cuda_ptx_copy_is_not_supported_before_SM_90a_SM_100a__();
+    #endif
+    }"""
+    for architecture, target in (((9, 0), "sm_90a"), ((10, 0), "sm_100a")):
+        unit = TranslationUnit(source, "copy.cu", architecture, {"FACTOR": "2"})
+        assert f".target {target}\n" in compiler.compile_unit(unit).ptx
+    with pytest.raises(CompileError, match="is_not_supported_before"):
+        compiler.compile_unit(TranslationUnit(source, "copy.cu", (8, 0), {"FACTOR": "2"}))
+
+
 def test_every_architecture_compiles():
     for architecture in nvrtc.supported_architectures():
         ptx = compiler.compile_unit(
