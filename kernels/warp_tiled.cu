@@ -9,9 +9,10 @@
 // - Blocks that run at the same time form squares of P, so that they share rows of M and columns of
 //   N in the L2.
 // - Fewer FMAs wait for the banks of the register file. The thread goes through its columns forth
-//   and back, so that one operand of an FMA is always that of the FMA before. And the sums are
-//   stored one by one: stores of 16 bytes would need groups of four neighboring registers, where the
-//   compiler could not choose the banks.
+//   and back, so that one operand of an FMA is always that of the FMA before. And the sums go one
+//   by one to shared memory, where the tiles were, and from there to P in whole lines. Stores of 16
+//   bytes would need groups of four neighboring registers, where the compiler could not choose the
+//   banks.
 //
 // What to expect: the time of cuBLAS's FP32 product.
 
@@ -24,13 +25,18 @@
 #define LANES_DOWN 4  // the lanes of a warp, in its square of P
 #define LANES_ACROSS 8
 #define WARP_EDGE 64
-#define PADDING 4           // keeps rows of the transposed M_tile aligned, and its stores apart
-#define BLOCKS_IN_SQUARE 8  // rows of blocks that run at the same time
+#define QUARTER_ROWS (4 * LANES_DOWN)  // of the warp's square
+#define PADDING 4                      // keeps rows of the transposed M_tile aligned
+#define BLOCKS_IN_SQUARE 8             // rows of blocks that run at the same time
 
 struct Tiles {
   float M[DEPTH][ROWS + PADDING];  // transposed
   float N[DEPTH][COLUMNS];
 };
+
+// In the lower half of M_tile, groups of eight neighbors are exchanged, so that the stores of a
+// warp, four columns of which are four rows there, are free of bank conflicts.
+__device__ constexpr int exchanged(int d) { return d / 8 * 8; }
 
 // Four neighbors in a row of a matrix, of which `valid` are inside it; zeros for the others.
 __device__ float4 load(const float* from, int valid, bool aligned) {
@@ -105,6 +111,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
     for (int l = 0; l < M_LOADS; ++l) {
       int row = M_row + l * M_STEP;
+      row ^= exchanged(M_i);
       into.M[M_i][row] = M_next[l].x, into.M[M_i + 1][row] = M_next[l].y;
       into.M[M_i + 2][row] = M_next[l].z, into.M[M_i + 3][row] = M_next[l].w;
     }
@@ -126,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     // The values for the next step are read before the FMAs of this one.
     float left[2][PER_THREAD_ROWS], right[2][PER_THREAD_COLUMNS];
     auto read_both = [&](int d) {
-      read<PER_THREAD_ROWS / 4, 4 * LANES_DOWN>(left[d % 2], &current.M[d][down]);
+      read<PER_THREAD_ROWS / 4, 4 * LANES_DOWN>(left[d % 2], &current.M[d][down ^ exchanged(d)]);
       read<PER_THREAD_COLUMNS / 4, 4 * LANES_ACROSS>(right[d % 2], &current.N[d][across]);
     };
     read_both(0);
@@ -149,16 +156,35 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
   }
 
+  // The sums reach P through shared memory, a quarter of the warp's square at a time. Elements are
+  // rotated within groups of four, so that the stores of lanes above one another differ in banks.
+  __syncthreads();  // the tiles are no longer read
+  float* staged = reinterpret_cast<float*>(shared) + warp * QUARTER_ROWS * WARP_EDGE;
 #pragma unroll
-  for (int r = 0; r < PER_THREAD_ROWS; ++r) {
-    int row = first_row + down + r / 4 * 4 * LANES_DOWN + r % 4, column = first_column + across;
-    float* to = P + (size_t)row * n + column;
+  for (int quarter = 0; quarter < WARP_EDGE / QUARTER_ROWS; ++quarter) {
 #pragma unroll
-    for (int c = 0; c < PER_THREAD_COLUMNS; ++c) {
-      int right = c / 4 * 4 * LANES_ACROSS + c % 4;
-      if (WHOLE_TILES || (row < m && column + right < n)) {
-        __stcs(to + right, sums[r][c]);  // P is not read again
+    for (int r = 0; r < 4; ++r) {
+#pragma unroll
+      for (int c = 0; c < PER_THREAD_COLUMNS; ++c) {
+        int row = lane / LANES_ACROSS * 4 + r;
+        int group = lane % LANES_ACROSS * 4 + c / 4 * 4 * LANES_ACROSS;
+        staged[row * WARP_EDGE + group + (c + row / 4) % 4] = sums[4 * quarter + r][c];
       }
     }
+    __syncwarp();
+    int row = first_row + warp_row + quarter * QUARTER_ROWS;
+    int column = first_column + warp_column + lane;
+#pragma unroll
+    for (int down = 0; down < QUARTER_ROWS; ++down) {
+      float* to = P + (size_t)(row + down) * n + column;
+      const float* from = staged + down * WARP_EDGE + lane / 4 * 4 + (lane + down / 4) % 4;
+#pragma unroll
+      for (int right = 0; right < WARP_EDGE; right += 32) {
+        if (WHOLE_TILES || (row + down < m && column + right < n)) {
+          __stcs(to + right, from[right]);  // P is not read again
+        }
+      }
+    }
+    __syncwarp();
   }
 }

@@ -116,7 +116,8 @@ STEPS = {
     "vectorized": ({"tile": 128, "per_thread": 8}, 12 / 64, 4 / 64),
     "double-buffered": ({"tile": 128, "per_thread": 8}, 12 / 64, 4 / 64),
     # M 4 x 16 bytes, N 2 x 16 bytes: 4 and 8 neighbors (2 each). 128 FMAs.
-    "warp-tiled": ({"n": 256}, 12 / 128, 6 / 128),
+    # And once for each sum, on its way to P: with k = 64, a word for 64 FMAs.
+    "warp-tiled": ({"n": 256}, 12 / 128 + 1 / 64, 6 / 128 + 1 / 64),
     # A step of 8 along k: M 4 matrices of 512 bytes (4 each), N 8 x 4 bytes; 16 mma of 32 FMAs.
     "tensor-tf32": ({"tile": 128}, 24 / (16 * 32), 12 / (16 * 32)),
     # A step of 16 along k: M 4 and N 2 matrices of 512 bytes; 16 mma of 64 FMAs.
@@ -140,10 +141,7 @@ def test_shared_loads_are_those_counted_by_hand(climbed: dict[str, Measurement])
         fmas = measurement.flop / 64
         assert measurement.counters.shared_load_wavefronts / fmas == wavefronts, name
         assert measurement.counters.shared_load_instructions / fmas == instructions, name
-        # A store of 4 columns of 8 rows of M, for its transposed tile, has 2 lanes per bank.
-        stores_of_M = 4 * 128 * 16 // 32  # noqa: N806 - 4 phases of 16
-        excessive = stores_of_M if name == "warp-tiled" else 0
-        assert measurement.counters.shared_excessive_wavefronts == excessive, name
+        assert measurement.counters.shared_excessive_wavefronts == 0, name
 
 
 def test_each_step_asks_no_more_of_shared_memory_than_the_one_before(
