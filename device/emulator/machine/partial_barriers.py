@@ -75,7 +75,7 @@ class PartialBarriers:
         released = at_cluster & self._is_cluster_complete()
         for block in np.unique(self._block[numbers >= 0]).tolist():
             in_block = waiting & (self._block == block)
-            for number in np.unique(numbers[in_block]).tolist():
+            for number in np.unique(numbers[in_block & ~at_cluster]).tolist():
                 at_barrier = in_block & (numbers == number) & ~at_cluster
                 expected = int(counts[at_barrier].max())
                 present = _threads_of_warps(at_barrier) + self._arrived[block, number]
