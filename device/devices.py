@@ -224,6 +224,7 @@ def launch_limits(properties: DeviceProperties) -> Limits:
         "max_shared_memory_per_block_optin_bytes",
         "total_memory_bytes",
         "compute_capability",
+        "multiprocessor_count",
     )
     known = {name: getattr(properties, name) for name in names}
     return Limits(

@@ -11,6 +11,7 @@ from memlab.kernels import (
     banks,
     coalescing,
     corner_turning,
+    hopper,
     image,
     ladder,
     matmul,
@@ -94,6 +95,32 @@ CATALOG: dict[str, Kernel] = {
                 make_launch=ladder.tensor_launcher(element),
             )
             for element in ("tf32", "fp16", "bf16")
+        ),
+        *(
+            Kernel(
+                name=name,
+                summary=f"Matrix product by wgmma; {what}",
+                source_file=name.replace("-", "_") + ".cu",
+                parameters=hopper.PARAMETERS,
+                make_launch=hopper.launcher(step),
+                library_file=hopper.LIBRARY_FILE,
+            )
+            for name, what, step in (
+                ("wgmma", "the copy engine fills the tiles", hopper.PLAIN),
+                ("wgmma-pipelined", "copies run ahead in a ring of tiles", hopper.PIPELINED),
+                ("wgmma-specialized", "one warpgroup copies, two multiply", hopper.SPECIALIZED),
+                ("wgmma-persistent", "a block computes many tiles of P", hopper.PERSISTENT),
+                ("wgmma-cluster", "two blocks share a tile of N", hopper.CLUSTER),
+                ("wgmma-pingpong", "two warpgroups multiply in turns", hopper.PINGPONG),
+            )
+        ),
+        Kernel(
+            name="wgmma-tf32",
+            summary="Matrix product by wgmma in TF32; N goes through registers",
+            source_file="wgmma_tf32.cu",
+            parameters=matmul.SIZE_PARAMETERS,
+            make_launch=hopper.launch_tf32,
+            library_file=hopper.LIBRARY_FILE,
         ),
         Kernel(
             name="blur",

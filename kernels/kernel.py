@@ -130,6 +130,7 @@ class Limits:
             opt-in by `cudaFuncAttributeMaxDynamicSharedMemorySize`, bytes.
         total_memory_bytes: Global memory, bytes; None if unknown.
         compute_capability: Major and minor; None if unknown.
+        multiprocessor_count: SMs; None if unknown.
     """
 
     name: str
@@ -140,6 +141,7 @@ class Limits:
     max_shared_memory_per_block_optin_bytes: int = 48 * 1024
     total_memory_bytes: int | None = None
     compute_capability: tuple[int, int] | None = None
+    multiprocessor_count: int | None = None
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,8 @@ class Kernel:
         make_launch: Makes the launch from the kernel, its checked parameters (None for one that
             was not set and has no fixed default) and the device's limits.
         max_elements: The most elements of an array that the kernel's indices can address.
+        library_file: A file in the same folder whose text follows that of the source, which
+            declares what it uses of it; empty for none.
     """
 
     name: str
@@ -162,13 +166,16 @@ class Kernel:
     parameters: tuple[Parameter, ...]
     make_launch: Callable[[Kernel, Mapping[str, Any], Limits], Launch]
     max_elements: int = MAX_INT_INDEXED_ELEMENTS
+    library_file: str = ""
 
     @property
     def source(self) -> str:
         """The CUDA C++ text."""
         from importlib import resources
 
-        return resources.files(__package__).joinpath(self.source_file).read_text(encoding="utf-8")
+        folder = resources.files(__package__)
+        names = [self.source_file, *([self.library_file] if self.library_file else [])]
+        return "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names)
 
     def prepare(self, values: Mapping[str, int | str | None], limits: Limits) -> Launch:
         """Make the launch for a device from the user's parameters.

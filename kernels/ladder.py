@@ -36,7 +36,7 @@ WARP_TILED_SHARED_BYTES = (
     2 * WARP_TILED_DEPTH * (WARP_TILED_ROWS + ROW_PADDING + WARP_TILED_COLUMNS) * FLOAT_BYTES
 )
 
-_OPERAND_DTYPES = {"tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+OPERAND_DTYPES = {"tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 """The type of M and N in memory, by the type that the tensor cores multiply."""
 
 
@@ -228,7 +228,7 @@ def tensor_launcher(
             kernel,
             values,
             values["tile"],
-            factors=_OPERAND_DTYPES[element],
+            factors=OPERAND_DTYPES[element],
             block=(threads, 1, 1),
             defines={"TILE": str(values["tile"]), "INPUT": element.upper()},
         )

@@ -31,6 +31,13 @@ SMALL: dict[str, list[dict[str, int | str]]] = {
     "tensor-tf32": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
     "tensor-fp16": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
     "tensor-bf16": [{"width": 1}, {"m": 31, "k": 7, "n": 33}],
+    "wgmma": [{"m": 1, "k": 8, "n": 8}, {"m": 67, "k": 72, "n": 264, "dtype": "fp16"}],
+    "wgmma-pipelined": [{"m": 1, "k": 8, "n": 8}, {"m": 131, "k": 392, "n": 264}],
+    "wgmma-specialized": [{"m": 1, "k": 8, "n": 8}, {"m": 131, "k": 392, "n": 264}],
+    "wgmma-persistent": [{"m": 1, "k": 8, "n": 8}, {"m": 131, "k": 392, "n": 264}],
+    "wgmma-cluster": [{"m": 1, "k": 8, "n": 8}, {"m": 131, "k": 392, "n": 264}],
+    "wgmma-pingpong": [{"m": 1, "k": 8, "n": 8}, {"m": 131, "k": 520, "n": 136}],
+    "wgmma-tf32": [{"m": 1, "k": 4, "n": 4}, {"m": 259, "k": 228, "n": 132}],
     "blur": [{"width": 1, "height": 1}, {"width": 33, "height": 19, "radius": 0}],
     "blur-tiled": [{"width": 1, "height": 1}, {"width": 35, "height": 19, "radius": 5}],
     "blur-vectorized": [
@@ -100,7 +107,7 @@ def test_output_is_right_at_small_odd_sizes(name: str, sizes: dict[str, int | st
 def test_arguments_are_those_of_the_source(name: str) -> None:
     launch = prepare(name, {})
 
-    bounds = r"(?:\s+__launch_bounds__\([^)]*\))?"
+    bounds = r"(?:\s+__(?:launch_bounds|cluster_dims)__\([^)]*\))*"
     signature = re.search(rf"__global__ void{bounds}\s+{launch.entry}\(([^)]*)\)", launch.source)
     assert signature, f"{launch.source_name} has no __global__ function {launch.entry}"
     declared = [

@@ -46,6 +46,7 @@ def cases() -> list[Case]:
 
 _SQUARE, _ODD = {"width": 64}, {"m": 65, "k": 23, "n": 70}
 _LARGE_TILE, _LARGE_ODD = {"width": 128}, {"m": 130, "k": 20, "n": 67}
+_WGMMA: list[Sizes] = [_LARGE_TILE, {"m": 130, "k": 72, "n": 264}]
 _COPY: list[Sizes] = [{"n": 4096}, {"n": 5001, "cache": "global"}]
 _FILTER: list[Sizes] = [{"n": 4096}, {"n": 9133}]
 _PLANE: list[Sizes] = [{"width": 96, "height": 64}, {"width": 101, "height": 75}]
@@ -67,6 +68,7 @@ CATALOG_SIZES: dict[str, list[Sizes]] = {
     "tensor-tf32": [_LARGE_TILE, _LARGE_ODD],
     "tensor-fp16": [_LARGE_TILE, _LARGE_ODD],
     "tensor-bf16": [_LARGE_TILE, _LARGE_ODD],
+    **{name: _WGMMA for name in CATALOG if name.startswith("wgmma")},
     "blur": [*_PLANE, {"width": 40, "height": 33, "radius": 3}],
     "blur-tiled": [*_PLANE, {"width": 40, "height": 33, "radius": 3}],
     "blur-vectorized": [*_PLANE, {"width": 40, "height": 33, "radius": 3}],

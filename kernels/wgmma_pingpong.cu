@@ -1,0 +1,170 @@
+// Step 14: the two warpgroups multiply in turns, each a tile of its own.
+//
+// P (m x n) = M (m x k) * N (k x n) as in `wgmma-persistent`. A warpgroup computes 128 x 128
+// elements of P. While it stores them, the other multiplies the next tile: two barriers hand over
+// the tensor cores. Copies for both go through one ring, in the order of the tiles.
+//
+// What to expect: the tensor cores do not wait for stores, which matters most where a block has few
+// tiles. But a tile of 128 x 128 needs a third more copies for its FMAs than one of 128 x 256.
+
+#include <cuda.h>
+
+#define ROWS 128  // of a tile of P
+#define COLUMNS 128
+#define DEPTH 64  // of the tiles of M and N, along k: 128 bytes
+#define BOX_COLUMNS 64
+#define STEP 16  // the extent of one wgmma along k
+#define STAGES 6
+#define GROUPS 2  // warpgroups that multiply; one more loads
+#define THREADS (128 * (GROUPS + 1))
+#define LOADER_REGISTERS 40
+#define SUM_REGISTERS 232
+#define N_BOX_BYTES (DEPTH * BOX_COLUMNS * 2)
+#define BAND 8  // rows of tiles whose columns are computed one after the other
+#define PIECE_BYTES (64 * 32 * 4)  // of P, which a warpgroup stores at once
+
+struct Tiles {
+  unsigned char M[ROWS * DEPTH * 2];
+  unsigned char N[COLUMNS * DEPTH * 2];  // boxes of 64 columns, one behind the other
+};
+
+struct Shared {
+  Tiles stages[STAGES];
+  unsigned char pieces[GROUPS][2][PIECE_BYTES];
+  unsigned long long loaded[STAGES], used[STAGES];
+};
+
+// In hopper.cuh, below:
+__device__ __forceinline__ unsigned shared_address(const void* pointer);
+__device__ __forceinline__ int uniform(int value);
+__device__ __forceinline__ void make_barrier(unsigned barrier, int arrivals);
+__device__ __forceinline__ void publish_barriers();
+__device__ __forceinline__ void arrive(unsigned barrier);
+__device__ __forceinline__ void arrive_expecting(unsigned barrier, unsigned bytes);
+__device__ __forceinline__ void wait(unsigned barrier, unsigned parity);
+__device__ __forceinline__ void load_box(unsigned to, const CUtensorMap* from, int column,
+                                         int row, unsigned barrier);
+template <int PENDING>
+__device__ __forceinline__ void wait_for_reads();
+__device__ __forceinline__ void meet(int number, int threads);
+__device__ __forceinline__ void let_meet(int number, int threads);
+__device__ __forceinline__ void begin_products();
+__device__ __forceinline__ void end_products();
+template <int PENDING>
+__device__ __forceinline__ void wait_for_products();
+__device__ __forceinline__ unsigned long long describe(unsigned address, unsigned pitch);
+__device__ __forceinline__ unsigned long long advance(unsigned long long matrix, unsigned bytes);
+__device__ __forceinline__ void multiply(float (&sums)[64], unsigned long long M,
+                                         unsigned long long N, bool add);
+template <int COUNT>
+__device__ __forceinline__ void store_sums(const CUtensorMap* to, int first_row, int first_column,
+                                           const float (&sums)[COUNT], unsigned pieces,
+                                           int group);
+template <int REGISTERS>
+__device__ __forceinline__ void give_registers();
+template <int REGISTERS>
+__device__ __forceinline__ void take_registers();
+
+// The position of a tile of P in the order of computation.
+__device__ void place(int tile, int down, int across, int& first_row, int& first_column) {
+  int band = tile / (BAND * across) * BAND, in_band = tile % (BAND * across);
+  int rows = min(BAND, down - band);
+  first_row = (band + in_band % rows) * ROWS;
+  first_column = in_band / rows * COLUMNS;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    wgmma_pingpong(const __grid_constant__ CUtensorMap M, const __grid_constant__ CUtensorMap N,
+                   const __grid_constant__ CUtensorMap P, int m, int k, int n) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  Shared& shared = *reinterpret_cast<Shared*>(memory);
+
+  int thread = threadIdx.x, group = uniform(thread / 128);
+  int down = (m + ROWS - 1) / ROWS, across = (n + COLUMNS - 1) / COLUMNS;
+  int phases = (k + DEPTH - 1) / DEPTH;
+  if (thread == 0) {
+    for (int stage = 0; stage < STAGES; ++stage) {
+      make_barrier(shared_address(&shared.loaded[stage]), 1);
+      make_barrier(shared_address(&shared.used[stage]), 1);
+    }
+    publish_barriers();
+  }
+  __syncthreads();  // the barriers are made before they are used
+
+  int stage = 0, round = 0, first_row, first_column;  // of the ring; of the tile
+  auto next_stage = [&] {
+    if (++stage == STAGES) {
+      stage = 0, ++round;
+    }
+  };
+  if (group == GROUPS) {
+    give_registers<LOADER_REGISTERS>();
+    for (int tile = blockIdx.x; thread == GROUPS * 128 && tile < down * across; tile += gridDim.x) {
+      place(tile, down, across, first_row, first_column);
+      for (int phase = 0; phase < phases; ++phase) {
+        Tiles& tiles = shared.stages[stage];
+        unsigned loaded = shared_address(&shared.loaded[stage]);
+        wait(shared_address(&shared.used[stage]), round % 2 ^ 1);  // at once in the first round
+        arrive_expecting(loaded, sizeof(Tiles));
+        load_box(shared_address(tiles.M), &M, phase * DEPTH, first_row, loaded);
+        for (int box = 0; box < COLUMNS / BOX_COLUMNS; ++box) {
+          load_box(shared_address(tiles.N) + box * N_BOX_BYTES, &N,
+                   first_column + box * BOX_COLUMNS, phase * DEPTH, loaded);
+        }
+        next_stage();
+      }
+    }
+    return;
+  }
+
+  take_registers<SUM_REGISTERS>();
+  float sums[ROWS / 64][COLUMNS / 2];
+  auto turn = [](int of) { return 1 + GROUPS + of; };  // the number of a barrier
+  if (group == 1) {
+    let_meet(turn(0), GROUPS * 128);  // the other is first
+  }
+  for (int tile = blockIdx.x, number = 0; tile < down * across; tile += gridDim.x, ++number) {
+    if (number % GROUPS != group) {  // the other's
+      stage += phases;
+      round += stage / STAGES;
+      stage %= STAGES;
+      continue;
+    }
+    place(tile, down, across, first_row, first_column);
+    meet(turn(group), GROUPS * 128);
+    int previous = 0;
+    for (int phase = 0; phase < phases; ++phase) {
+      wait(shared_address(&shared.loaded[stage]), round % 2);
+      auto M_part = describe(shared_address(shared.stages[stage].M), 0);
+      auto N_part = describe(shared_address(shared.stages[stage].N), N_BOX_BYTES);
+
+      begin_products();
+#pragma unroll
+      for (int r = 0; r < ROWS / 64; ++r) {
+#pragma unroll
+        for (int i = 0; i < DEPTH; i += STEP) {
+          multiply(sums[r], advance(M_part, r * 64 * DEPTH * 2 + i * 2),
+                   advance(N_part, i * BOX_COLUMNS * 2), phase + i > 0);
+        }
+      }
+      end_products();
+      wait_for_products<1>();  // those of the previous phase are complete
+      if (thread % 128 == 0 && phase > 0) {
+        arrive(shared_address(&shared.used[previous]));
+      }
+      previous = stage;
+      next_stage();
+    }
+    let_meet(turn(1 - group), GROUPS * 128);
+    wait_for_products<0>();
+    if (thread % 128 == 0) {
+      arrive(shared_address(&shared.used[previous]));
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS / 64; ++r) {
+      store_sums(&P, first_row + 64 * r, first_column, sums[r],
+                 shared_address(shared.pieces[group]), group);
+    }
+  }
+  wait_for_reads<0>();  // shared memory outlives the copies from it
+}
