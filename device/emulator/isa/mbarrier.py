@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from memlab.device.emulator.isa.macros import WORD64, substitute
+from memlab.device.emulator.isa.macros import substitute
 from memlab.device.emulator.isa.values import U32, U64, Value, where
 from memlab.device.emulator.ptx.parser import Immediate, Instruction, Operand, Register
 
@@ -22,6 +22,9 @@ _TRANSACTION_BITS = 21
 _TRANSACTION_BYTES = (1 << _TRANSACTION_BITS) - 1
 PHASE_SHIFT = _TRANSACTIONS + _TRANSACTION_BITS
 """The bits of the word above which the completed phases are counted."""
+_WORD = Register("%macro_barrier")
+REGISTERS = {_WORD.name: "b64"}
+"""The register that holds the word of a barrier, or its change, with its type."""
 _ZERO, _ONE = Immediate("int", 0), Immediate("int", 1)
 
 
@@ -107,17 +110,17 @@ def _scope(instruction: Instruction) -> str:
 def expand_init(instruction: Instruction) -> Iterable[Instruction]:
     """`mbarrier.init [address], count`."""
     address, count = instruction.operands
-    yield substitute(instruction, "mbarrier.init.word", WORD64, count)
-    yield substitute(instruction, f"st{_space(instruction)}.b64", address, WORD64)
+    yield substitute(instruction, "mbarrier.init.word", _WORD, count)
+    yield substitute(instruction, f"st{_space(instruction)}.b64", address, _WORD)
 
 
 def expand_arrive(instruction: Instruction) -> Iterable[Instruction]:
     """`mbarrier.arrive{_drop} state, [address]{, count}`, or with `.expect_tx` the bytes."""
     state, address, *count = instruction.operands
     if ".expect_tx" in instruction.opcode:
-        yield substitute(instruction, "mbarrier.change.expect", WORD64, _ONE, *count)
+        yield substitute(instruction, "mbarrier.change.expect", _WORD, _ONE, *count)
     else:
-        yield substitute(instruction, "mov.u64", WORD64, *(count or [_ONE]))
+        yield substitute(instruction, "mov.u64", _WORD, *(count or [_ONE]))
     yield _change(instruction, state, address)
 
 
@@ -125,9 +128,9 @@ def expand_transactions(instruction: Instruction) -> Iterable[Instruction]:
     """`mbarrier.expect_tx [address], bytes` and `mbarrier.complete_tx [address], bytes`."""
     address, count = instruction.operands
     if ".complete_tx" in instruction.opcode:
-        yield substitute(instruction, "mbarrier.change.complete", WORD64, count)
+        yield substitute(instruction, "mbarrier.change.complete", _WORD, count)
     else:
-        yield substitute(instruction, "mbarrier.change.expect", WORD64, _ZERO, count)
+        yield substitute(instruction, "mbarrier.change.expect", _WORD, _ZERO, count)
     yield _change(instruction, Register("_"), address)
 
 
@@ -135,7 +138,7 @@ def _change(instruction: Instruction, state: Operand, address: Operand) -> Instr
     """The atomic by which an operation changes the word."""
     name = "arrive_drop" if "arrive_drop" in instruction.opcode else "arrive"
     opcode = f"atom.acq_rel.{_scope(instruction)}{_space(instruction)}.{name}.u64 mbarrier"
-    return substitute(instruction, opcode, state, address, WORD64)
+    return substitute(instruction, opcode, state, address, _WORD)
 
 
 def expand_async_arrive(instruction: Instruction) -> Iterable[Instruction]:
@@ -155,14 +158,20 @@ def expand_test_wait(instruction: Instruction) -> Iterable[Instruction]:
     done, address, token, *_ = instruction.operands
     parity = ".parity" if ".parity" in instruction.opcode else ""
     opcode = f"ld.acquire.{_scope(instruction)}{_space(instruction)}.b64"
-    yield substitute(instruction, opcode, WORD64, address)
-    yield substitute(instruction, f"mbarrier.over{parity}", done, WORD64, token)
+    yield substitute(instruction, opcode, _WORD, address)
+    yield substitute(instruction, f"mbarrier.over{parity}", done, _WORD, token)
+
+
+def is_access(instruction: Instruction) -> bool:
+    """Whether an instruction reads or writes the word of a barrier."""
+    accesses = instruction.opcode.startswith(("st.", "ld.", "atom."))
+    return accesses and _WORD in instruction.operands
 
 
 def is_test(instruction: Instruction) -> bool:
     """Whether an instruction is the load by which a thread tests a barrier."""
     reads = instruction.opcode.startswith("ld.acquire.")
-    return reads and instruction.operands[0] == WORD64
+    return reads and instruction.operands[0] == _WORD
 
 
 def is_change(instruction: Instruction) -> bool:

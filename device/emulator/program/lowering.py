@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from memlab.device.emulator.isa import macros, table, textures
+from memlab.device.emulator.isa import macros, mbarrier, table, textures
 from memlab.device.emulator.isa.asynchronous import tensor_copies, warpgroup
 from memlab.device.emulator.isa.unsupported import unsupported_hint
 from memlab.device.emulator.program.call_graph import CallGraph, call_operands, is_indirect
@@ -43,6 +43,7 @@ every level. Copying so many takes some seconds."""
 _LAUNCHES = re.compile(r"(__)?cuda(CDP2)?(LaunchDevice|GetParameterBuffer)")
 """The functions of the device's runtime that launch kernels."""
 _OTHER_REGISTERS = {
+    **mbarrier.REGISTERS,
     **textures.REGISTERS,
     **warpgroup.REGISTERS,
     **tensor_copies.REGISTERS,

@@ -44,6 +44,7 @@ from memlab.device.emulator.sampling.affine_rules import (
     uniform,
 )
 from memlab.device.emulator.sampling.data_dependence import (
+    block_spaces,
     decision_sources,
     sign_only_registers,
     sizes_of,
@@ -137,9 +138,7 @@ class AffineValues(Observer):
 
     def _stores_decision_value(self, step: DecodedInstruction) -> bool:
         """Whether an instruction stores a value that may be loaded to decide something."""
-        space = step.row.space
-        stores = step.row.kind in WRITING_KINDS and (space in self._spaces or space == "generic")
-        return stores and bool(self._spaces)
+        return step.row.kind in WRITING_KINDS and not self._spaces.isdisjoint(block_spaces(step))
 
     def _without_data(self, index: int) -> DecodedInstruction:
         """An instruction of `program`: empty where it computes or accesses data only."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from memlab.device.emulator.isa import mbarrier
 from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access
 from memlab.device.emulator.isa.asynchronous.tensor_copies import MAP_VIEW
 from memlab.device.emulator.program.branch_regions import BranchRegions
@@ -23,7 +24,10 @@ from memlab.device.emulator.program.program import (
 )
 from memlab.device.emulator.ptx.parser import Immediate, Operand, registers_of
 
-_BLOCK_SPACES = frozenset({"shared", "local", "param::func"})
+_BARRIERS = "mbarrier"
+"""Stands for the words of mbarriers, apart from the rest of shared memory: what copies move changes
+none of them."""
+_BLOCK_SPACES = frozenset({"shared", "local", "param::func", _BARRIERS})
 """State spaces that hold only values that the block itself stored."""
 _CONSTANT_SPACES = ("param", "const")
 """State spaces that are the same for all blocks: a value is data only if its address is."""
@@ -61,7 +65,7 @@ def depends_on_data(program: Program) -> bool:
         if _loads_data(step, data) or not data.isdisjoint(read):
             data |= written
             if step.row.kind in WRITING_KINDS:
-                data |= _block_spaces(step)
+                data |= block_spaces(step)
     return any(not data.isdisjoint(_decision_registers(step)) for step in program.steps)
 
 
@@ -87,7 +91,7 @@ def data_decided_writes(program: Program) -> frozenset[int]:
             if index in decided or _loads_data(step, data) or not data.isdisjoint(read):
                 data |= written
                 if step.row.kind in WRITING_KINDS:
-                    data |= _block_spaces(step)
+                    data |= block_spaces(step)
     return frozenset(index for index in decided if steps[index].row.kind in WRITING_KINDS)
 
 
@@ -99,7 +103,7 @@ def decision_sources(program: Program) -> tuple[set[str], set[str]]:
     """
     names: set[str] = set().union(*map(_decision_registers, program.steps))
     for step, read, written in until_stable(program, names):
-        kind, spaces = step.row.kind, _block_spaces(step)
+        kind, spaces = step.row.kind, block_spaces(step)
         decides = not names.isdisjoint(written)
         if decides and kind in ("load", "atomic"):
             names |= spaces
@@ -135,16 +139,21 @@ def has_global_atomics(program: Program) -> bool:
     )
 
 
-def _block_spaces(step: DecodedInstruction) -> frozenset[str]:
+def block_spaces(step: DecodedInstruction) -> frozenset[str]:
     """The state spaces private to a block that an instruction may access."""
     if step.row.view == MAP_VIEW:
         return frozenset()
-    return _BLOCK_SPACES if step.row.space == "generic" else _BLOCK_SPACES & {step.row.space}
+    if mbarrier.is_access(step.instruction):
+        return frozenset({_BARRIERS})
+    spaces = _BLOCK_SPACES - {_BARRIERS}
+    return spaces if step.row.space == "generic" else spaces & {step.row.space}
 
 
 def _loads_data(step: DecodedInstruction, data: set[str]) -> bool:
     """Whether an instruction loads data; an address that `malloc` gives is data, too."""
     kind, space = step.row.kind, step.row.space
+    if mbarrier.is_access(step.instruction):
+        return _BARRIERS in data
     own = space in _CONSTANT_SPACES or (space in _BLOCK_SPACES and space not in data)
     own |= step.row.view == MAP_VIEW  # which no kernel changes
     return kind in ("atomic", "heap") or (kind == "load" and not own)

@@ -11,7 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 import memlab
+from memlab.device.compiler.compile import compile_launch
+from memlab.device.emulation import block_classes
+from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.machine.memory import KernelFault
+from memlab.kernels.launch import Buffer, Launch, TensorBox, TensorMap
 from tests.support.boxes import SHARED_BYTES, SOURCE, Box, Im2colBox, random_box, random_pixels
 from tests.support.paths import DATA
 
@@ -177,6 +181,32 @@ def test_loads_round_to_the_precision_of_tensor_cores() -> None:
     np.testing.assert_array_equal(got.view(np.float32)[finite], expected)
 
 
+STAGED = """
+#include <cuda.h>
+extern "C" __global__ void staged(const __grid_constant__ CUtensorMap map, float *out)
+{
+  __shared__ alignas(128) float tile[16 * 32];
+  __shared__ alignas(8) unsigned long long ready;
+  unsigned bar = __cvta_generic_to_shared(&ready), to = __cvta_generic_to_shared(tile);
+  if (threadIdx.x == 0) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(bar) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 2048;" :: "r"(bar) : "memory");
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%2, %3}], [%4];"
+                 :: "r"(to), "l"(&map), "r"((int)(blockIdx.x * 32)), "r"((int)(blockIdx.y * 16)),
+                    "r"(bar) : "memory");
+  }
+  __syncthreads();
+  int done = 0;
+  while (!done)
+    asm volatile("{.reg .pred p;\\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0;\\n"
+                 "selp.s32 %0, 1, 0, p;}" : "=r"(done) : "r"(bar) : "memory");
+  int t = threadIdx.x, column = blockIdx.x * 32 + t;
+  for (int row = 0; row < 16; ++row)
+    out[(blockIdx.y * 16 + row) * 1024 + column] = tile[row * 32 + t];
+}
+"""
+
 MULTICAST = """
 #include <cuda.h>
 __global__ void __cluster_dims__(2) spread(const __grid_constant__ CUtensorMap map, float *out)
@@ -247,3 +277,33 @@ def test_sectors_are_those_that_an_h200_counts(copy: str) -> None:
         )
         counters = result.measurement.counters
         assert (counters.bulk_requests, counters.bulk_sectors) == (64, int(row["sm"])), row
+
+
+@pytest.mark.parametrize("shape", [(512, 1024), (500, 1016)])
+def test_blocks_that_copy_the_same_part_of_a_box_are_one_class(shape: tuple[int, int]) -> None:
+    array = Buffer("map", shape, "float32", "in")
+    launch = Launch(
+        kernel="k",
+        parameters={},
+        source=STAGED,
+        source_name="k.cu",
+        entry="staged",
+        defines={},
+        grid=(32, 32, 1),
+        block=(32, 1, 1),
+        dynamic_shared_bytes=0,
+        arguments=(
+            TensorMap("map", array, "float32", shape, TensorBox((16, 32))),
+            Buffer("out", (512, 1024), "float32", "out"),
+        ),
+        flop=None,
+        compulsory_bytes=0,
+        references={},
+        tolerance=0.0,
+    )
+    execution = Execution.of(launch, compile_launch(launch, (9, 0)), 0)
+    partition = block_classes.classify_blocks(execution, 1e9)
+    assert partition.exact
+    # The blocks at the edges are classes of their own where the tensor ends within their boxes.
+    inner = 31 if shape == (500, 1016) else 32
+    assert partition.cuts[0] == partition.cuts[1] == {0, inner, 32}
