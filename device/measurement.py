@@ -170,8 +170,9 @@ class Counters(NamedCounters):
         global_atomic_float_passes: Passes in the sector that additions of floating point use most.
         texture_requests: Global load requests that fetch from a texture, one for 4 or 8 lanes.
         texture_sectors: Sectors of these, of each request its own.
-        surface_requests: Global load and store instructions that access a surface, per warp.
-        surface_sectors: Sectors of these.
+        surface_requests: Requests of accesses to surfaces: one for every 8 lanes, in 3 dimensions
+            for every 4.
+        surface_sectors: Sectors of these, of each request its own.
         bulk_requests: Bulk copies to or from global memory; they do not pass the L1.
         bulk_sectors: Sectors of these.
         distributed_shared_requests: Accesses of warps to the shared memory of other blocks of their

@@ -272,7 +272,14 @@ class _StretchWriter:
             values = self._buffer("values0")
         vectors = self._addresses(address, row.space, row.opcode)
         site = (self._field("sites") + self._code.sites[index]).start
-        if guard is None:
+        if row.request_lanes < WARP_SIZE:
+            lanes = self._mask if guard is None else guard.word
+            results_at = self._buffer("gathered"), len(results) * moved.bits // 8
+            self._call_in_groups(
+                step, address, vectors, site, lanes, values, sources, moved, results_at
+            )
+            values = results_at[0]
+        elif guard is None:
             self._call(step, address, vectors, site, self._mask, values, sources, moved)
         else:
             with b.if_then(b.icmp_unsigned("!=", guard.word, I32(0))):
@@ -406,6 +413,36 @@ class _StretchWriter:
                 there = map_to_rank(Value(b, place, U64), rank)
                 yield chosen, there.bits(S64)
 
+    def _call_in_groups(
+        self,
+        step: DecodedInstruction,
+        address: Address,
+        vector: ir.Value,
+        site: ir.Value,
+        lanes: ir.Value,
+        values: ir.Value,
+        sources: Sequence[Sequence[Value]],
+        moved: ElementType,
+        gathered: tuple[ir.Value, int],
+    ) -> None:
+        """Carry out an access for each group of lanes that makes a request.
+
+        Of a load, `gathered` receives what all groups have loaded, so many bytes per lane.
+        """
+        b, (buffer, width) = self._b, gathered
+        words = [I64(8 * number) for number in range(width * WARP_SIZE // 8)]
+        for word in words:
+            b.store(I64(0), b.gep(buffer, [word], source_etype=BYTE))
+        count = step.row.request_lanes
+        for first in range(0, WARP_SIZE, count):
+            part = b.and_(lanes, I32(((1 << count) - 1) << first))
+            with b.if_then(b.icmp_unsigned("!=", part, I32(0))):
+                self._call(step, address, vector, site, part, values, sources, moved)
+                for word in words:  # a load gives the other lanes 0
+                    place = b.gep(buffer, [word], source_etype=BYTE)
+                    loaded = b.load(b.gep(values, [word], source_etype=BYTE), typ=I64)
+                    b.store(b.or_(b.load(place, typ=I64), loaded), place)
+
     def _call(
         self,
         step: DecodedInstruction,
@@ -455,16 +492,17 @@ class _StretchWriter:
         named = address.base.name if address.base is not None else ""
         key = named, step.row.space
         known = self._resolved.get(key)
-        if known is not None and instruction.guard is None:
+        is_whole = instruction.guard is None and step.row.request_lanes == WARP_SIZE
+        if known is not None and is_whole:
             return known
-        # One that holds the lanes of a guard alone is used once.
-        if instruction.guard is None:
+        # One that holds some lanes alone is used once.
+        if is_whole:
             self._records += 1
-        number = self._records if instruction.guard is None else ""
+        number = self._records if is_whole else ""
         record = shared_stack_array(b, f"addresses{number}", BYTE, ADDRESSES.itemsize)
         Reference(record, Addresses).address = Value(b, vector, S64)
         b.call(self._runtime("resolve"), [self._context, record, site, mask, self._warp])
-        if instruction.guard is None:
+        if is_whole:
             self._resolved[key] = record
         return record
 

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from memlab.device.emulator.isa.values import Lowering, element_type, over_packed_parts
+from memlab.device.properties import WARP_SIZE
 
 Kind: TypeAlias = (
     Literal["lanes", "warp", "block", "load", "store", "atomic", "reduce", "branch", "exit"]
@@ -65,6 +66,7 @@ class Row:
             `bulk` if the copy engine executes it; `cluster` if it may access the shared memory of
             other blocks, and is no access to `.shared` in the machine code.
         counted: Whether an access to memory is counted among those of the load/store units.
+        request_lanes: Of an access to memory, how many neighbouring lanes make one request.
     """
 
     opcode: str
@@ -80,6 +82,7 @@ class Row:
     carry: str = ""
     view: str = ""
     counted: bool = True
+    request_lanes: int = WARP_SIZE
 
 
 _BRACES = re.compile(r"\{([^}]*)\}")

@@ -474,10 +474,11 @@ for space in ("global", "shared"):
 
 
 # --- Textures and surfaces -----------------------------------------------------------------
-def _surface_access(vector: str, ptx_type: str, _: str = "") -> dict[str, Any] | None:
+def _surface_access(shape: str, vector: str, ptx_type: str) -> dict[str, Any] | None:
     """The fields of an access to a surface; None if it is wider than 16 bytes."""
     fields = _access(".global", vector, ptx_type)
-    return fields and fields | {"view": "surface"}
+    lanes = textures.SURFACE_REQUEST_LANES["3d" if shape == ".3d" else ""]
+    return fields and fields | {"view": "surface", "request_lanes": lanes}
 
 
 _OBJECT = "u64 " * textures.WORDS
@@ -499,12 +500,14 @@ for shape, (dimensions, layered) in textures.SHAPES.items():
     for name in ("suld", "sust"):
         pattern = f"{name}.b.{shape}{{,.v2,.v4}}.{{b8,b16,b32,b64}}.{{trap,clamp,zero}}"
         function = partial(textures.expand_surface_access, name, shape)
-        op(pattern, choosing=function, kind="macro", fields=_surface_access)
+        fields = partial(_surface_access, f".{shape}")
+        op(pattern, choosing=function, kind="macro", fields=lambda *of, to=fields: to(*of[:2]))
     types = f"{_OBJECT}{'s32 ' * (layered + dimensions)}-> u64 u32"
     function = partial(textures.place_surface_element, shape)
     op(f"surface.place.{shape}.{{1,2,4,8,16}}.{{trap,clamp,zero}}", types, choosing=function)
-op("surface.load{,.v2,.v4}.{b8,b16,b32,b64}", "-> {1}", kind="load", fields=_surface_access)
-op("surface.store{,.v2,.v4}.{b8,b16,b32,b64}", "{1} ->", kind="store", fields=_surface_access)
+pattern = "{,.3d}{,.v2,.v4}.{b8,b16,b32,b64}"
+op(f"surface.load{pattern}", "-> {2}", kind="load", fields=_surface_access)
+op(f"surface.store{pattern}", "{2} ->", kind="store", fields=_surface_access)
 for name in ("txq", "suq"):
     pattern = f"{name}.{{{textures.QUERIES}}}.b32"
     op(pattern, choosing=textures.expand_query, kind="macro", view="texture")

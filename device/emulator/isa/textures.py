@@ -446,6 +446,10 @@ def expand_fetch(
     yield macros.substitute(instruction, "texture.fetch", target, place, *_STEPS, _RECIPE)
 
 
+SURFACE_REQUEST_LANES = {"": 8, "3d": 4}
+"""Lanes that make a request, by dimensions of the surface: docs/results/README.md, "Textures"."""
+
+
 def expand_surface_access(
     name: str, shape: str, vector: str, bits: str, mode: str, instruction: Instruction
 ) -> Iterable[Instruction]:
@@ -460,7 +464,8 @@ def expand_surface_access(
     yield macros.substitute(instruction, opcode, results, *_WORDS, *coordinates)
     moved: Operand = Vector(items) if vector else items[0]
     operands = (moved, Address(_PLACE, 0)) if loads else (Address(_PLACE, 0), moved)
-    opcode = f"surface.{'load' if loads else 'store'}{vector}.{bits}"
+    cubic = ".3d" if shape == "3d" else ""
+    opcode = f"surface.{'load' if loads else 'store'}{cubic}{vector}.{bits}"
     access = macros.substitute(instruction, opcode, *operands)
     if mode != "zero":
         yield access

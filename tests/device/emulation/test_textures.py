@@ -510,6 +510,21 @@ def test_requests_of_surfaces_are_counted() -> None:
     arguments = [memlab.surface(values, role="in"), memlab.surface(values), 0, 0]
     kernel = memlab.source(SURFACES, "shift<float, cudaBoundaryModeTrap>")
     counters = memlab.run(kernel, grid=(4, 4), block=(8, 4), args=arguments).measurement.counters
-    assert counters.surface_requests == 2 * 16
-    assert counters.surface_sectors == 2 * 16 * 4  # 8 by 4 elements, 4 by 2 in a sector
+    assert counters.surface_requests == 2 * 16 * 4  # a row of 8 elements each
+    assert counters.surface_sectors == 2 * 16 * 4 * 2  # 4 of them lie in a sector
     assert counters.texture_requests == 0
+
+
+def test_requests_of_surfaces_of_3_dimensions_are_counted() -> None:
+    source = """extern "C" __global__ void k(cudaSurfaceObject_t from, cudaSurfaceObject_t to) {
+        int x = threadIdx.x, y = threadIdx.y;
+        float value = surf3Dread<float>(from, x * 4, y, 1);
+        if (x < 6) surf3Dwrite(value, to, x * 4, y, 0);
+    }"""
+    volume = np.ones((2, 4, 8), np.float32)
+    arguments = [memlab.surface(volume, role="in"), memlab.surface(volume)]
+    kernel = memlab.source(source, "k")
+    counters = memlab.run(kernel, grid=1, block=(8, 4), args=arguments).measurement.counters
+    # Groups of 4 lanes are halves of a row; of each second one, two lanes write.
+    assert counters.surface_requests == 2 * 8
+    assert counters.surface_sectors == 2 * 8
