@@ -366,6 +366,8 @@ class LineCounters(NamedCounters):
         iop: Integer instructions, summed over threads; counted as `Counters.iop_alu`.
         thread_instructions: Instructions of the PTX, summed over threads.
         warp_instructions: Instructions of the PTX, summed over warps.
+        distributed_shared_requests: As `Counters.distributed_shared_requests`.
+        distributed_shared_sectors: Sectors of these.
     """
 
     line: int = 0
@@ -387,6 +389,8 @@ class LineCounters(NamedCounters):
     local_sectors = NamedCount("local", "sectors")
     constant_requests = NamedCount("constant", "requests")
     constant_passes = NamedCount("constant", "wavefronts")
+    distributed_shared_requests: int = 0
+    distributed_shared_sectors: int = 0
 
 
 @dataclass(frozen=True)

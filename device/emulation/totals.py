@@ -199,6 +199,8 @@ def _line_counters(
         flop=sum(program.steps[index].row.flops * tally.lanes[index] for index in indices),
         thread_instructions=sum(tally.lanes[index] for index in indices),
         warp_instructions=sum(tally.warps[index] for index in indices),
+        distributed_shared_requests=sum(tally.remote_requests[index] for index in indices),
+        distributed_shared_sectors=sum(tally.remote_sectors[index] for index in indices),
     )
 
 

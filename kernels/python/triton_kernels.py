@@ -203,7 +203,7 @@ def adapted(kernel: UserKernel, architecture: tuple[int, int]) -> UserKernel:
     if metadata.num_ctas > 1:
         raise UsageError(
             f"{function.__name__} has num_ctas={metadata.num_ctas}, and clusters of blocks are not "
-            "emulated: use num_ctas=1"
+            "laid out for Triton's programs: use num_ctas=1"
         )
     if grid is not None:
         extents = _called_grid(grid, {**shown, **chosen}, function)

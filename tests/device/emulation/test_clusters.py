@@ -148,6 +148,9 @@ def test_blocks_read_the_shared_memory_of_the_next_rank(
     warps = 2 * prod(grid)
     assert counters.distributed_shared_requests == warps
     assert counters.distributed_shared_sectors == 4 * warps
+    by_line = [line for line in run.measurement.lines if line.distributed_shared_requests]
+    assert ["next[63 - threadIdx.x]" in line.text for line in by_line] == [True]
+    assert by_line[0].distributed_shared_sectors == 4 * warps
     assert counters.shared_load_wavefronts == 0
     assert not run.measurement.coverage.estimated
     assert prod(run.measurement.cluster) == prod(cluster)
