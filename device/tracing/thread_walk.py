@@ -84,14 +84,17 @@ def walk_thread(
         active = bool(stretch.active[lane])
         if not active and not multiplies:
             continue
-        accesses = {access.step: access for access in stretch.accesses}
+        accesses: dict[int, list[RecordedAccess]] = {}
+        for access in stretch.accesses:  # of a tensor copy, one for each of its ranges
+            accesses.setdefault(access.step, []).append(access)
         for index in range(stretch.start, stretch.stop):
             if active:
                 if index in stretch.phases:
                     walker.phase = int(stretch.phases[index][lane])
-                walker.run(program.steps[index], accesses.get(index))
+                walker.run(program.steps[index], accesses.get(index, ()))
             if multiplies:
-                walker.fragments.run(program.steps[index], accesses.get(index))
+                last = accesses.get(index, [None])[-1]
+                walker.fragments.run(program.steps[index], last)
     return ThreadTrace(thread, tuple(walker.steps), walker.barriers)
 
 
@@ -116,12 +119,12 @@ class _ThreadWalker:
         self._contents: dict[str, RegisterContents] = {}
         self._loaded: dict[TracedValue, int] = {}  # phases of loads since the last barrier
 
-    def run(self, step: DecodedInstruction, access: RecordedAccess | None) -> None:
+    def run(self, step: DecodedInstruction, accesses: Sequence[RecordedAccess]) -> None:
         """Follow one instruction.
 
         Args:
             step: The instruction.
-            access: The warp's access to memory by it; None without one.
+            accesses: The warp's accesses to memory by it.
         """
         row = step.row
         contents: Sequence[RegisterContents] = ()
@@ -129,9 +132,10 @@ class _ThreadWalker:
             self.barriers += row.kind == "barrier"
             self._loaded.clear()
         elif row.kind in ("load", "store", "atomic", "reduce"):
-            if access is None or not access.active[self._lane]:
+            own = [self._access(step, each) for each in accesses if each.active[self._lane]]
+            if not own:
                 return
-            contents = self._access(step, access)
+            contents = own[0] if len(own) == 1 else ()
         elif is_matrix_product(step):
             self._add_operation(step, self.fragments.factors(step))
         elif row.kind == "lanes":

@@ -29,6 +29,7 @@ from memlab.kernels.host_code.values import (
 )
 from memlab.kernels.user.arguments.hints import unsupported_reason
 from memlab.kernels.user.arguments.specifications import MAX_FLOATS, NUMPY_DTYPES, STRUCTURE
+from memlab.kernels.user.arguments.tensor_maps import EXAMPLE, takes_tensor_map
 from memlab.kernels.user.expressions import FUNCTIONS
 from memlab.kernels.user.launch_options import RECORDED_OPTIONS
 from memlab.kernels.user.shared_arrays import PointerUse, SharedArray, find_shared_arrays
@@ -270,6 +271,8 @@ def _argument(
         return _scalar(parameter, value, around.names)
     if parameter.kind == "pointer":
         return _array(parameter, value, use, around)
+    if takes_tensor_map(parameter):
+        raise _Gap(f"is a tensor map, which the host code does not tell: write {EXAMPLE}")
     if not isinstance(value, Record) or parameter.parts is None:
         raise _Gap("is a structure whose members the host code does not tell")
     members = []

@@ -22,6 +22,7 @@ from memlab.kernels.launch import dtype_bytes
 from memlab.kernels.signature import LaunchBounds
 from memlab.kernels.user.arguments.hints import declared_name, structure_hint, unsupported_reason
 from memlab.kernels.user.arguments.specifications import MAX_FLOATS, POINTERS, STRUCTURE
+from memlab.kernels.user.arguments.tensor_maps import EXAMPLE, takes_tensor_map
 from memlab.kernels.user.kernel import is_compiled
 from memlab.kernels.user.project import SCHEMA_FILE
 from memlab.kernels.user.proposals import INDEX_DTYPES
@@ -357,6 +358,8 @@ def _guesses(parameters: Sequence[KernelParameter], size: int) -> Iterator[str]:
             yield f"{parameter.dtype}={_guess_value(parameter.dtype, size)}"
         elif parameter.kind == "untyped":
             yield _guess_untyped(parameter, size)
+        elif takes_tensor_map(parameter):
+            yield EXAMPLE
         else:
             parts = parameter.parts or ()
             is_long = len(parts) > MAX_GUESSED_MEMBERS and all(part.dtype for part in parts)
