@@ -104,9 +104,8 @@ def mma(opcode: str) -> Callable[..., Any]:
             fragment_elements(registers[start : start + count], kind)[:, table]
             for start, count, (kind, table) in zip(starts, counts, parts, strict=True)
         )
-        if combine == "xor":  # of two bits, a + b - 2 a b
-            ones = left.sum(axis=2)[:, :, None] + right.sum(axis=1)[:, None, :]
-            left, added = -2 * left, added + ones
+        if combine == "xor":
+            left, added = _exclusive(left, right, added)
         if sparse:
             places = stored_places(left_type, depth, registers[-2], int(registers[-1][0, 0]))
             batch, stored = np.arange(len(left))[:, None], np.arange(depth // 2)
@@ -126,6 +125,12 @@ def mma(opcode: str) -> Callable[..., Any]:
         return _registers(total, tables[2])
 
     return run
+
+
+def _exclusive(left: Lanes, right: Lanes, added: Lanes) -> tuple[Lanes, Lanes]:
+    """A and C with which products give the bits that differ: of two bits, a + b - 2 a b."""
+    ones = left.sum(axis=2)[:, :, None] + right.sum(axis=1)[:, None, :]
+    return -2 * left, added + ones
 
 
 def stored_places(element: str, depth: int, metadata: Lanes, selector: int) -> Table:
@@ -285,15 +290,17 @@ def wmma(opcode: str) -> Callable[..., Any]:
         opcode: As NVIDIA spells it, without `.aligned`.
     """
     match = re.fullmatch(
-        r"wmma\.mma\.sync\.(row|col)\.(row|col)\.m(\d+)n(\d+)k(\d+)\.([\w.]+)", opcode
+        r"wmma\.mma(?:\.(xor|and)\.popc)?\.sync"
+        r"\.(row|col)\.(row|col)\.m(\d+)n(\d+)k(\d+)\.([\w.]+)",
+        opcode,
     )
     assert match, opcode
-    m, n, k = (int(extent) for extent in match.group(3, 4, 5))
-    words = match[6].split(".")
+    m, n, k = (int(extent) for extent in match.group(4, 5, 6))
+    words = match[7].split(".")
     clamp = words[-1] == "satfinite"
     types = words[: len(words) - (words[-1] in ("satfinite", "rn"))]
     result, accumulator, element = types[0], types[-1], types[1] if len(types) == 4 else "f16"
-    tables = (_factor_table(m, k, match[1], element), _factor_table(k, n, match[2], element))
+    tables = (_factor_table(m, k, match[2], element), _factor_table(k, n, match[3], element))
     used = [table.size // 32 // _ELEMENTS[element][0] for table in tables]
     given = [8, 8] if element == "f16" else used
     pairs = _WmmaLayout(m, n, 2, 4).table()
@@ -304,6 +311,8 @@ def wmma(opcode: str) -> Callable[..., Any]:
             for start, count, table in zip((0, given[0]), used, tables, strict=True)
         )
         added = fragment_elements(registers[sum(given) :], accumulator)[:, pairs]
+        if match[1] == "xor":
+            left, added = _exclusive(left, right, added)
         return _registers(rounded_sum(left, right, added, result, clamp), pairs)
 
     return run

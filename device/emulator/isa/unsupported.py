@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 _TENSOR_CORES = (
-    "of the tensor cores' products it knows mma of all types and sparsities of sm_90, and dense "
-    "wmma and wgmma of f16, bf16, tf32, f64, 8-bit floats and integers; others need a GPU"
+    "of the tensor cores' products it knows mma and wmma of the types and sparsities of sm_90, and "
+    "dense wgmma of f16, bf16, tf32, 8-bit floats and integers; others need a GPU"
 )
 _OLDER_TRITON = "Triton does without it on --device a100, or for arch='sm80'"
 _TEXTURES = (

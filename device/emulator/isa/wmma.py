@@ -11,9 +11,16 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from memlab.device.emulator.isa.integers import popcount
-from memlab.device.emulator.isa.macros import HALVES, ROW_ADDRESSES, items_of, substitute
+from memlab.device.emulator.isa.macros import (
+    HALVES,
+    ROW_ADDRESSES,
+    WORD,
+    items_of,
+    substitute,
+)
 from memlab.device.emulator.isa.tensor import Matrix, MatrixProduct, stored_as
 from memlab.device.emulator.isa.values import U64, Value
 from memlab.device.emulator.ptx.parser import (
@@ -32,8 +39,12 @@ SHAPES = {
     "m8n32k16": ("f16", "bf16", "s8", "u8"),
     "m16n16k8": ("tf32",),
     "m8n8k4": ("f64",),
+    "m8n8k32": ("s4", "u4"),
+    "m8n8k128": ("b1",),
 }
-"""The types of the factors by shape; those of less than a byte are left out."""
+"""The types of the factors by shape."""
+_PACKED = {"s4": 8, "u4": 8, "b1": 32}
+"""How many elements of less than a byte are in a word: they are loaded word by word."""
 
 _LANEID = Register("%laneid")
 
@@ -44,6 +55,9 @@ _RESULT_TYPES: dict[str, list[tuple[str, str, str]]] = {
     "f64": [("f64", "f64", ""), ("f64", "f64", ".rn")],
     "s8": [("s32", "s32", ""), ("s32", "s32", ".satfinite")],
     "u8": [("s32", "s32", ""), ("s32", "s32", ".satfinite")],
+    "s4": [("s32", "s32", ""), ("s32", "s32", ".satfinite")],
+    "u4": [("s32", "s32", ""), ("s32", "s32", ".satfinite")],
+    "b1": [("s32", "s32", "")],
 }
 """Types of D and C by that of the factors, and endings."""
 
@@ -52,15 +66,22 @@ def wmma_products() -> Iterator[MatrixProduct]:
     """All `wmma.mma`."""
     for shape, factors in SHAPES.items():
         for of_a, of_b, element in itertools.product(("row", "col"), ("row", "col"), factors):
-            for result, added, end in _RESULT_TYPES[element]:
+            if element in _PACKED and (of_a, of_b) != ("row", "col"):
+                continue
+            combines = ("xor", "and") if element == "b1" else ("",)
+            for (result, added, end), combine in itertools.product(
+                _RESULT_TYPES[element], combines
+            ):
                 types = [result, added] if element == "f16" else [result, element, element, added]
+                start = f"wmma.mma.{combine}.popc.sync" if combine else "wmma.mma.sync"
                 yield MatrixProduct(
-                    ".".join(["wmma.mma.sync", of_a, of_b, shape, *types]) + end,
+                    ".".join([start, of_a, of_b, shape, *types]) + end,
                     _matrix("a", of_a, shape, element),
                     _matrix("b", of_b, shape, element),
                     _matrix("c", "", shape, added),
                     _matrix("d", "", shape, result),
                     end == ".satfinite",
+                    combine,
                 )
 
 
@@ -76,6 +97,8 @@ def load_store_patterns() -> Iterator[str]:
 def _matrix(matrix: str, layout: str, shape: str, element: str) -> Matrix:
     """The matrix `a`, `b`, `c` or `d` of a shape; C and D are held alike for every layout."""
     m, n, k = map(int, re.findall(r"\d+", shape))
+    if element == "b1":
+        k //= _PACKED[element]
     if matrix in ("c", "d"):
         return Matrix(element, m, n, step=2)
     logical = (m, k) if matrix == "a" else (k, n)
@@ -118,6 +141,12 @@ def expand_load_store(instruction: Instruction) -> Iterable[Instruction]:
     accumulates, size = matrix in ("c", "d"), held.stored_as.bits // 8
     crossed = accumulates and layout == "col"
     stride = others[0] if others else Immediate("int", held.rows if crossed else held.columns)
+    if element in _PACKED:
+        held, size = replace(held, columns=held.columns // held.step, step=1), 4
+        shift = Immediate("int", _PACKED[element].bit_length() - 1)
+        if others:
+            yield substitute(instruction, "shr.u32", WORD, stride, shift)
+        stride = WORD if others else Immediate("int", held.columns)
     starts = {row: ROW_ADDRESSES[number] for number, row in enumerate(dict(held.blocks))}
     for row, register in starts.items():
         numbers = (Immediate("int", n) for n in (row, held.lanes, held.step, size))
