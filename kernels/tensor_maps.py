@@ -6,7 +6,7 @@ API, "Tensor Map Object Management".
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, prod
 
 from memlab.errors import UsageError
 from memlab.kernels.launch import TensorMap
@@ -43,6 +43,9 @@ MAX_STEP = 8
 MAX_PIXELS = 1024
 PIECE_BYTES = 16
 """Strides, and where channels are not interleaved the rows of a box, are multiples of it."""
+MAX_BOX_BYTES = 227 << 10
+"""Of a box: the most shared memory of a block (CUDA C++ Programming Guide, compute capability 9.0).
+The driver takes 128 KiB and refuses 256 KiB."""
 CORNER_BITS = {3: 16, 4: 8, 5: 5}
 """The bits of a signed offset of a corner, by the rank of the tensor."""
 
@@ -204,14 +207,22 @@ def _check_rows(item: TensorMap, label: str) -> None:
     row_bytes = box.extents[-1] * item.element_bytes
     if box.interleave_bytes == 32 and box.swizzle_bytes != 32:
         raise UsageError(f"{label}: interleave32 needs swizzle32: add it")
-    if box.interleave_bytes:
-        return
+    steps = box.steps if box.corners is None else ()
+    copied = (-(-extent // step) for extent, step in zip(box.extents, steps, strict=False))
+    box_bytes = prod(copied if steps else box.extents) * item.element_bytes
+    if box_bytes > MAX_BOX_BYTES:
+        raise UsageError(
+            f"{label}: box[{_listed(box.extents)}] has {box_bytes} bytes, and a block has at most "
+            f"{MAX_BOX_BYTES} of shared memory: use a smaller box"
+        )
     if row_bytes % PIECE_BYTES:
         raise UsageError(
             f"{label}: a row of box[{_listed(box.extents)}] has {row_bytes} bytes, and it must "
             f"have a multiple of {PIECE_BYTES}: use a multiple of "
             f"{ceil(PIECE_BYTES / item.element_bytes)} elements of {item.dtype}"
         )
+    if box.interleave_bytes:
+        return
     if box.swizzle_bytes and row_bytes > box.swizzle_bytes:
         raise UsageError(
             f"{label}: a row of box[{_listed(box.extents)}] has {row_bytes} bytes, and with "

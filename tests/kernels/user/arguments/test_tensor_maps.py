@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+
 import numpy as np
 import pytest
 
 import memlab
 from memlab.errors import UsageError
-from memlab.kernels.launch import ArrayAlias, Buffer, TensorMap
+from memlab.kernels.launch import ArrayAlias, Buffer, TensorBox, TensorMap
 from memlab.kernels.signature import KernelParameter
+from memlab.kernels.tensor_maps import check_tensor_map
 from memlab.kernels.user.arguments.binding import bind_arguments
 from memlab.kernels.user.symbols import evaluate_argument
+from tests.support.paths import DATA
 
 MAP = KernelParameter("m", "structure", "", "const CUtensorMap", 128)
 POINTER = KernelParameter("x", "pointer", "f32", "float *", 8)
@@ -87,3 +91,24 @@ def test_what_the_driver_refuses_is_one_line(text: str, message: str) -> None:
 def test_other_parameters_take_no_map() -> None:
     with pytest.raises(UsageError, match="takes no tensor map"):
         bind_arguments(["tensormap=f32[64,64]:box[4,8]"], [POINTER])
+
+
+def test_the_verdicts_are_those_of_the_driver() -> None:
+    lines = (DATA / "h200-tensor-maps.csv").read_text().splitlines()
+    rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
+    assert len(rows) == 500
+    for row in rows:
+        shape, strides, extents, steps = (
+            tuple(int(part) for part in row[name].split("x") if part)
+            for name in ("shape", "strides", "box", "steps")
+        )
+        fill = "nan" if row["nan"] == "1" else "zeros"
+        box = TensorBox(extents, steps, int(row["swizzle"]), fill=fill)
+        array = Buffer("a", (1,), row["dtype"], "in")
+        item = TensorMap("a", array, row["dtype"], shape, box, strides)
+        try:
+            check_tensor_map(item, 1 << 40, int(row["start"]), "the map")
+            accepted = True
+        except UsageError:
+            accepted = False
+        assert accepted == bool(int(row["accepted"])), row
