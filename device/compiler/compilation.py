@@ -40,8 +40,8 @@ _SPECIFIC_INSTRUCTION = re.compile(
     r"|_is_not_supported_before(?P<targets>(_SM_\d+a)+)__"
 )
 """What ptxas says of an instruction that later GPUs need not have, such as `wgmma`: it takes it for
-`sm_90a`, but not for `sm_90` (PTX ISA, "PTX Module Directives: .target"). For other targets, libcu++
-calls a function that is nowhere and has such a name (`cuda::ptx`, CUDA 13.0)."""
+`sm_90a`, but not for `sm_90` (PTX ISA, "PTX Module Directives: .target"). For other targets,
+libcu++ calls a function that is nowhere and has such a name (`cuda::ptx`, CUDA 13.0)."""
 _ERROR_PLACE = re.compile(r"^(.+?)\(\d+\): error: ", re.M)
 
 
