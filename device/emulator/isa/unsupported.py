@@ -6,7 +6,7 @@ import re
 
 _TENSOR_CORES = (
     "of the tensor cores' products it knows mma and wmma of the types and sparsities of sm_90, and "
-    "dense wgmma of f16, bf16, tf32, 8-bit floats and integers; others need a GPU"
+    "dense wgmma; others need a GPU"
 )
 _OLDER_TRITON = "Triton does without it on --device a100, or for arch='sm80'"
 _TEXTURES = (

@@ -35,6 +35,7 @@ LAYOUTS = "r.k,r.mn,k.k,k.mn,mn.k,mn.mn"
 _ROWS = 16  # of A and of D that a warp has
 _UNIT_BYTES, _UNITS = 16, 2  # of A or B along K
 _LOADED_WORDS = 4  # registers of a unit
+_BITS_OF_WORD = 32  # single bits that count as one element
 _ADDRESS = Register("%macro_unit")
 _WORDS = tuple(Register(f"%macro_matrix{number}") for number in range(4 + 256 // _ROWS * 4))
 REGISTERS = {_ADDRESS.name: "b32", **{word.name: "b32" for word in _WORDS}}
@@ -46,13 +47,14 @@ _TRANSPOSABLE = ("f16", "bf16")
 
 
 def type_patterns() -> Iterator[str]:
-    """Shape and types of all dense `wgmma.mma_async`; those of single bits are left out."""
+    """Shape and types of all dense `wgmma.mma_async`."""
     for columns, depth, types in (
         (_COLUMNS, 16, "{f32,f16}.{f16}.{f16}{}"),
         (_COLUMNS, 16, "{f32}.{bf16}.{bf16}{}"),
         (_COLUMNS, 8, "{f32}.{tf32}.{tf32}{}"),
         (_COLUMNS, 32, "{f32,f16}.{e4m3,e5m2}.{e4m3,e5m2}{}"),
         (_INTEGER_COLUMNS, 32, "{s32}.{s8,u8}.{s8,u8}{,.satfinite}"),
+        (_INTEGER_COLUMNS, 256, "{s32}.{b1}.{b1}{.and.popc}"),
     ):
         yield f"m64n{{{columns}}}k{{{depth}}}.{types}"
 
@@ -64,13 +66,15 @@ def product_of(
     """The product of one warp; the arguments are the parts of its opcode."""
     in_a, in_b = layouts.split(".")
     result = Matrix(total, _ROWS, int(columns), step=2)
+    k = int(depth) // (_BITS_OF_WORD if of_a == "b1" else 1)
     return MatrixProduct(
         f"wgmma.m64n{columns}k{depth}.{total}.{of_a}.{of_b}{end}.{layouts}",
-        _factor(of_a, _ROWS, int(depth), in_a, crossed=in_a == "mn"),
-        _factor(of_b, int(columns), int(depth), in_b, crossed=in_b == "k"),
+        _factor(of_a, _ROWS, k, in_a, crossed=in_a == "mn"),
+        _factor(of_b, int(columns), k, in_b, crossed=in_b == "k"),
         result,
         result,
-        bool(end),
+        end == ".satfinite",
+        "and" if end == ".and.popc" else "",
     )
 
 

@@ -23,6 +23,7 @@ DTYPES: dict[str, Any] = {
     "e5m2": ml_dtypes.float8_e5m2,
     "s8": np.int8,
     "u8": np.uint8,
+    "b1": np.uint8,  # eight of them
     "s32": np.int32,
     "f32": np.float32,
 }
@@ -140,6 +141,11 @@ class Product:
         """K: 32 bytes."""
         return 32 // np.dtype(DTYPES[self.of_a]).itemsize
 
+    @property
+    def shape(self) -> str:
+        """As the opcode spells it."""
+        return f"m64n{self.columns}k{self.depth * (8 if self.of_a == 'b1' else 1)}"
+
     def immediates(self) -> str:
         """What follows scale-d."""
         if self.total == "s32":
@@ -170,7 +176,7 @@ class Product:
         d = [f"%d{number}" for number in range(registers)]
         left = "%da" if self.in_a is not None else "{%a0, %a1, %a2, %a3}"
         opcode = (
-            f"wgmma.mma_async.sync.aligned.m64n{self.columns}k{self.depth}"
+            f"wgmma.mma_async.sync.aligned.{self.shape}"
             f".{self.total}.{self.of_a}.{self.of_b}{self.end}"
         )
         body = "\n".join(
@@ -229,7 +235,7 @@ def factors(product: Product, seed: int = 1) -> tuple[Any, Any, Any]:
     n, k = product.columns, product.depth
 
     def numbers(element: str, *shape: int) -> Any:
-        if element in ("s8", "u8"):
+        if element in ("s8", "u8", "b1"):
             info = np.iinfo(DTYPES[element])
             return rng.integers(info.min, info.max + 1, shape).astype(info.dtype)
         if element == "s32":
@@ -245,9 +251,11 @@ def factors(product: Product, seed: int = 1) -> tuple[Any, Any, Any]:
 def compare(product: Product) -> None:
     """Check a product against NumPy."""
     a, b, c = factors(product)
+    found = product.run(a, b, c)
+    if product.of_a == "b1":
+        a, b = (np.unpackbits(each, axis=1) for each in (a, b))
     expected = a.astype(np.float64) @ b.astype(np.float64).T * np.prod(product.signs)
     expected += 0 if product.scale_d in ("0", "%no") else c.astype(np.float64)
-    found = product.run(a, b, c)
     if product.total == "s32":
         np.testing.assert_array_equal(found, expected)
     else:
@@ -267,6 +275,7 @@ TYPES = [
         for total in ("f32", "f16")
     ),
     *((a, b, "s32") for a in ("s8", "u8") for b in ("s8", "u8")),
+    ("b1", "b1", "s32"),
 ]
 
 
@@ -274,7 +283,8 @@ TYPES = [
 def test_all_types(of_a: str, of_b: str, total: str) -> None:
     columns = {"f32": 24, "f16": 8, "s32": 96}[total]
     in_a, in_b = compact(1, True, 64, 0, 32), compact(0, True, columns, 16384)
-    product = Product(columns, of_a, of_b, total, in_a, in_b)
+    end = ".and.popc" if of_a == "b1" else ""
+    product = Product(columns, of_a, of_b, total, in_a, in_b, end=end)
     compare(product)
     compare(replace(product, in_a=None, in_b=compact(3, True, columns, 16384)))
 
@@ -344,7 +354,7 @@ def test_a_matrix_outside_shared_memory_is_a_fault(matrix: str) -> None:
             "{%d0, %d1, %d2}, %x, %x, 1, 1, 1, 0, 0",
             "such operands|operands",
         ),
-        ("m64n8k256.s32.b1.b1.and.popc", "{%d0, %d1, %d2, %d3}, %x, %x, 1", "has no opcode"),
+        ("m64n8k256.s32.b1.b1.xor.popc", "{%d0, %d1, %d2, %d3}, %x, %x, 1", "has no opcode"),
         ("m64n40k32.s32.s8.s8", "{%d0, %d1, %d2, %d3}, %x, %x, 1", "has no opcode"),
     ],
 )
