@@ -73,6 +73,7 @@ def test_a_run_becomes_the_document_that_other_tools_read() -> None:
         "grid": [4, 4, 1],
         "block": [16, 16, 1],
         "dynamic_shared_bytes": 0,
+        "cluster": [1, 1, 1],
     }
     assert document["resources"]["static_shared_bytes"] == 2 * 16 * 16 * 4
     assert document["coverage"] == {

@@ -76,6 +76,7 @@ _TEXTS = (
     "compute_capability",
     "grid",
     "block",
+    "cluster",
     "source_sha256",
     "machine_code_sha256",
     "compile_options",
