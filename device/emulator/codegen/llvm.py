@@ -116,11 +116,14 @@ class Library:
         return ctypes.CFUNCTYPE(result, *arguments)(self.addresses[name])
 
 
-@cache
 def source_digest(*folders: Path) -> str:
     """A hash of the source files in folders and below."""
-    files = sorted(path for folder in folders for path in folder.rglob("*.py"))
-    return hash_groups([[path.read_bytes() for path in files]])
+    return hash_groups([[*map(_folder_digest, folders)]])
+
+
+@cache
+def _folder_digest(folder: Path) -> str:
+    return hash_groups([[path.read_bytes() for path in sorted(folder.rglob("*.py"))]])
 
 
 @cache
@@ -132,8 +135,8 @@ def library_of(name: str, folder: Path, *functions: Compiled[Any]) -> Library:
         folder: The source files, besides those of `codegen` and `isa`, that they are made of.
         functions: The functions that others call.
     """
-    digests = [source_digest(EMULATOR / "codegen", EMULATOR / "isa"), source_digest(folder)]
-    key = hash_groups([(*digests, describe_target(), name)])
+    digest = source_digest(EMULATOR / "codegen", EMULATOR / "isa", folder)
+    key = hash_groups([(digest, describe_target(), name)])
     codes = load_parts(key)
     if codes is None:
         module = ir.Module(f"memlab_{name}")

@@ -151,6 +151,7 @@ class Chunk:
         opens = self._partial_barriers.open if native.has_partial_barriers else None
         self.scheduler.barrier_release = self._policy.barrier_release(opens)
         self.context["opens_barriers"] = self.scheduler.barrier_release is None
+        self._slots: dict[int, tuple[int, int]] = {}  # of executed instructions: address, clocks
         self._actions: dict[int, Action] = {}  # of watched instructions
         for index in watched:
             if not self._is_control(index):
@@ -363,9 +364,7 @@ class Chunk:
         if index in self._actions:
             return self._actions[index]
         step = self.program.steps[index]
-        number = self._native.slot_at[index]
-        slot = self._native.slots[number : number + 1]
-        execute = partial(self._execute, index, slot.ctypes.data, int(slot["clock"][0]))
+        execute = partial(self._execute, index)
         match step.row.kind:
             case "nothing":
                 return lambda mask: None
@@ -385,16 +384,20 @@ class Chunk:
                 )
         return execute
 
-    def _execute(self, index: int, slot: int, clocks: int, mask: Mask) -> None:
-        """Execute an instruction, of a slot at a host address, by its machine code.
+    def _execute(self, index: int, mask: Mask) -> None:
+        """Execute an instruction by its machine code.
 
         Raises:
             KernelFault: It accesses memory outside its arrays.
         """
         if self.warp_synchronization.write_results(index, mask):
             return
-        words = lanes_to_words(mask)
-        if self.context.call("execute", slot, words.ctypes.data):
+        if index not in self._slots:
+            number = self._native.slot_at[index]
+            slot = self._native.slots[number : number + 1]
+            self._slots[index] = slot.ctypes.data, int(slot["clock"][0])
+        (slot_address, clocks), words = self._slots[index], lanes_to_words(mask)
+        if self.context.call("execute", slot_address, words.ctypes.data):
             raise self._fault()
         self.context["clock"] += clocks
 
