@@ -159,8 +159,8 @@ INTEGER_ATOMICS = [
     for row in table.TABLE.values()
     if row.kind in ("atomic", "reduce") and row.of[0][0] in "bsu"
     # Atomics of 16 bytes, of vectors and of mbarrier are among the third-party kernels; bulk
-    # reductions have tests of their own.
-    if not any(each in row.opcode for each in ("bf16", "b128", "mbarrier", "bulk"))
+    # reductions and those of tensors have tests of their own.
+    if not any(each in row.opcode for each in ("bf16", "b128", "mbarrier", "bulk", "tensor"))
 ]
 
 
