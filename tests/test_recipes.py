@@ -20,9 +20,9 @@ def test_the_recipe_of_a_catalog_kernel_makes_the_same_launch(name):
     kernel = CATALOG[name]
     names = {parameter.name for parameter in kernel.parameters}
     for given in ({}, {key: SHAPE[key] for key in SHAPE if key in names}):
-        first = prepare(name, given, device="a100", seed=3)
+        first = prepare(name, given, device="h200", seed=3)
         recipe = launch_recipe(first)
-        again = prepare(recipe.kernel, recipe.options, device="a100", seed=recipe.seed)
+        again = prepare(recipe.kernel, recipe.options, device="h200", seed=recipe.seed)
         for attribute in ("parameters", "grid", "block", "defines", "source", "flop"):
             assert getattr(again.launch, attribute) == getattr(first.launch, attribute)
         assert again.seed == 3

@@ -12,7 +12,7 @@ from memlab.device.debug_info.kernel_lookup import signature_of, signatures
 from memlab.device.devices import launch_limits, open_device
 from memlab.errors import UsageError
 from memlab.kernels.catalog import CATALOG
-from memlab.kernels.launch import Buffer
+from memlab.kernels.launch import TENSOR_MAP_BYTES, Buffer, TensorMap
 from memlab.kernels.signature import KernelParameter, LaunchBounds, ModuleVariable
 
 HOPPER = (9, 0)
@@ -62,6 +62,9 @@ def test_signatures_of_catalog_kernels_match_their_declarations(name):
     ptx = compile_launch(launch, HOPPER).ptx
     assert [item.nbytes for item in signature.parameters] == declared_sizes(ptx, launch.entry)
     for read, given in zip(signature.parameters, launch.arguments, strict=True):
+        if isinstance(given, TensorMap):
+            assert (read.kind, read.nbytes) == ("structure", TENSOR_MAP_BYTES)
+            continue
         kind, bits = re.fullmatch(r"(\D+)(\d+)", given.dtype).groups()
         assert (read.dtype or read.member_dtype) == SHORT_NAMES[kind] + bits
         assert read.kind == ("pointer" if isinstance(given, Buffer) else "scalar")
