@@ -55,7 +55,9 @@ _OUTER = tuple(range(1, _DIMENSIONS))
 _OUTERMOST_FIRST = _OUTER[::-1]
 _SPAN_MASK = (1 << tensors.SPAN_BITS) - 1
 _PIECE, _PIECE_SHIFT, _LINE_SHIFT = tensors.PIECE_BYTES, 4, 7
+_LINE_PIECES = tuple(range(0, LINE_BYTES, _PIECE))
 _MAP_BYTES = 8 * tensors.WORDS
+_ROWS_AT_ONCE = 16  # that are counted: a row has at most 2 KiB, and costs have 16 bits
 _MOST_SECTORS = 256  # that are recorded at once
 _Piece = Annotated[Value, (S64, 2)]
 _MOST_FLOAT, _INFINITY, _TF32_NAN = 0x7FFFFFFF, 0x7F800000, 0x7FFFE000
@@ -268,6 +270,17 @@ def next_row(rows: Rows, tensor: Tensor) -> bool:
     if rows.left:
         leave_pixel(rows, tensor)
         return find_pixel(rows, tensor)
+    following = rows.index[1] + 1
+    if following < rows.high[1]:
+        rows.index[1] = following
+        rows.address, rows.offset = rows.address + rows.strides[1], rows.offset + rows.pitch
+        return True
+    return turn_row(rows)
+
+
+@compiled(inline=False)
+def turn_row(rows: Rows) -> bool:
+    """Go to the first row behind the last one of a plane; returns whether there is one."""
     for axis in _OUTER:
         rows.index[axis] += 1
         if rows.index[axis] < rows.high[axis]:
@@ -453,6 +466,14 @@ def count_box(
         return tensors.FAULTS["outside"]
     limit = context.arrays[index].end
     note_use(context, site, index)
+    if site.kind == _LOAD and not context.events and has_equal_rows(rows):
+        last = rows.address
+        for axis in _OUTER:
+            last += (rows.high[axis] - rows.low[axis] - 1) * rows.strides[axis]
+        if rows.address < context.arrays[index].start or last + rows.bytes > limit:
+            return tensors.FAULTS["outside"]
+        count_equal_rows(context, site, rows, counts)
+        return 0
     while goes_on:
         start, stop = rows.address, rows.address + rows.bytes
         if start < context.arrays[index].start or stop > limit:
@@ -483,6 +504,27 @@ def count_box(
     if context.events and held:
         trace_sectors(context, site, warp, sectors[0] << _SECTOR_SHIFT, sectors, held)
     return 0
+
+
+@compiled
+def has_equal_rows(rows: Rows) -> bool:
+    """Whether all rows of a tile lie alike in sectors, and in pieces of shared memory."""
+    unequal = rows.left | rows.pitch & LINE_BYTES - 1
+    for axis in _OUTER:
+        unequal |= rows.strides[axis] & SECTOR_BYTES - 1
+    return unequal == 0
+
+
+@compiled
+def count_equal_rows(context: Context, site: Site, rows: Rows, counts: int) -> None:
+    """Count the rows of a tile that lie alike, without their sectors where `counts` is 0."""
+    left, requests, each = 1, 1, counts * row_sectors(rows, rows.address)
+    for axis in _OUTER:
+        left *= rows.high[axis] - rows.low[axis]
+    while left:
+        some = min(left, _ROWS_AT_ONCE)
+        add_cost(context, site, bulk_cost(requests, each * some, rows.bytes * some))
+        left, requests = left - some, 0
 
 
 @compiled
@@ -569,6 +611,11 @@ def load_box(
         row = start
         if mask == 0:
             _move_bytes(block + start, source, left)
+        elif left == LINE_BYTES and start & LINE_BYTES - 1 == 0:
+            moved = (start >> _LINE_SHIFT & mask) << _PIECE_SHIFT
+            for piece in _LINE_PIECES:
+                target = pointer_to(block + start + (moved ^ piece), _Piece)
+                target[0] = pointer_to(source + piece, _Piece)[0]
         elif (start | left) & _PIECE - 1 == 0:
             while left:
                 target = pointer_to(block + swizzled(mask, start), _Piece)
