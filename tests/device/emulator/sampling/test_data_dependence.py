@@ -100,19 +100,15 @@ def test_registers_tested_only_for_their_sign_are_found() -> None:
     assert not stored
 
 
-def test_in_the_catalog_only_scattered_accesses_and_polled_barriers_depend_on_data() -> None:
-    """All others are matrix products, stencils, sums and copies, whose traffic geometry decides.
-
-    The barriers that attention-wgmma polls lie in shared memory, as the data that it copies there,
-    and the analysis does not tell them apart.
-    """
+def test_in_the_catalog_only_the_scattered_access_depends_on_data() -> None:
+    """All others are matrix products, stencils, sums and copies, whose traffic geometry decides."""
     found = set()
     for name, kernel in CATALOG.items():
         launch = kernel.prepare({}, launch_limits(loader.load_datasheet("h200")))
         text = compile_unit(TranslationUnit.of(launch, (9, 0))).ptx
         if depends_on_data(load_program(parse_ptx(text), launch.entry)):
             found.add(name)
-    assert found == {"scattered", "attention-wgmma"}
+    assert found == {"scattered"}
 
 
 def test_atomics_on_global_memory_are_found() -> None:
