@@ -61,6 +61,7 @@ def test_the_public_names_are_there_and_nothing_else() -> None:
         "source",
         "texture",
         "surface",
+        "tensor_map",
         "check_baseline",
         "__version__",
     }
