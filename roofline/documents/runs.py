@@ -49,6 +49,7 @@ DOCUMENT_KEYS = (
     "library_time",
     "lines",
     "time",
+    "stalls",
     "roofline",
     "verification",
     "advice",
