@@ -92,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(CLUSTE
   if (thread == 0) {
     for (int stage = 0; stage < STAGES; ++stage) {
       make_barrier(shared_address(&shared.loaded[stage]), 1);
-      make_barrier(shared_address(&shared.used[stage]), CLUSTER * GROUPS);
+      make_barrier(shared_address(&shared.used[stage]), CLUSTER * 4 * GROUPS);
     }
     publish_barriers();
   }
@@ -145,15 +145,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(CLUSTE
       }
       end_products();
       wait_for_products<1>();  // those of the previous phase are complete
-      if (thread % 128 < CLUSTER && phase > 0) {
-        arrive_at(shared_address(&shared.used[previous]), thread % 128);
+      __syncwarp();  // all lanes have waited
+      if (thread % 32 < CLUSTER && phase > 0) {
+        arrive_at(shared_address(&shared.used[previous]), thread % 32);
       }
       previous = stage;
       next_stage();
     }
     wait_for_products<0>();
-    if (thread % 128 < CLUSTER) {
-      arrive_at(shared_address(&shared.used[previous]), thread % 128);
+    __syncwarp();  // all lanes have waited
+    if (thread % 32 < CLUSTER) {
+      arrive_at(shared_address(&shared.used[previous]), thread % 32);
     }
     store_sums(&P, first_row + block * ROWS + 64 * group, first_column, sums,
                shared_address(shared.pieces[group]), group);

@@ -85,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   if (thread == 0) {
     for (int stage = 0; stage < STAGES; ++stage) {
       make_barrier(shared_address(&shared.loaded[stage]), 1);
-      make_barrier(shared_address(&shared.used[stage]), 1);
+      make_barrier(shared_address(&shared.used[stage]), 4);  // warps
     }
     publish_barriers();
   }
@@ -149,7 +149,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       }
       end_products();
       wait_for_products<1>();  // those of the previous phase are complete
-      if (thread % 128 == 0 && phase > 0) {
+      __syncwarp();  // all lanes have waited
+      if (thread % 32 == 0 && phase > 0) {
         arrive(shared_address(&shared.used[previous]));
       }
       previous = stage;
@@ -157,7 +158,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
     let_meet(turn(1 - group), GROUPS * 128);
     wait_for_products<0>();
-    if (thread % 128 == 0) {
+    __syncwarp();  // all lanes have waited
+    if (thread % 32 == 0) {
       arrive(shared_address(&shared.used[previous]));
     }
 #pragma unroll

@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   if (thread == 0) {
     for (int stage = 0; stage < STAGES; ++stage) {
       make_barrier(shared_address(&shared.loaded[stage]), 1);
-      make_barrier(shared_address(&shared.used[stage]), GROUPS);
+      make_barrier(shared_address(&shared.used[stage]), 4 * GROUPS);  // warps
     }
     publish_barriers();
   }
@@ -108,7 +108,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
     end_products();
     wait_for_products<1>();  // those of the previous phase are complete
-    if (thread % 128 == 0 && phase > 0) {
+    __syncwarp();  // all lanes have waited
+    if (thread % 32 == 0 && phase > 0) {
       arrive(shared_address(&shared.used[(phase - 1) % STAGES]));
     }
   }

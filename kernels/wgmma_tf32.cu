@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(CLUSTE
   if (thread == 0) {
     for (int stage = 0; stage < STAGES; ++stage) {
       make_barrier(shared_address(&shared.loaded[stage]), 1);
-      make_barrier(shared_address(&shared.used[stage]), CLUSTER * GROUPS);
+      make_barrier(shared_address(&shared.used[stage]), CLUSTER * 4 * GROUPS);
     }
     publish_barriers();
   }
@@ -166,8 +166,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(CLUSTE
     }
     end_products();
     wait_for_products<1>();  // those of the previous phase are complete
-    if (thread % 128 < CLUSTER && phase > 0) {
-      arrive_at(shared_address(&shared.used[previous]), thread % 128);
+    __syncwarp();  // all lanes have waited
+    if (thread % 32 < CLUSTER && phase > 0) {
+      arrive_at(shared_address(&shared.used[previous]), thread % 32);
     }
     previous = stage;
     next_stage();
@@ -184,8 +185,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(CLUSTE
       read(parts[0]);
     }
     wait_for_products<0>();
-    if (thread % 128 < CLUSTER) {
-      arrive_at(shared_address(&shared.used[previous]), thread % 128);
+    __syncwarp();  // all lanes have waited
+    if (thread % 32 < CLUSTER) {
+      arrive_at(shared_address(&shared.used[previous]), thread % 32);
     }
 
     int column = first_column + block * COLUMNS + column_in_tile;
