@@ -180,7 +180,7 @@ def alignment_of(argument: Argument) -> int:
 def pack_arguments(
     arguments: Sequence[Argument],
     addresses: Mapping[str, int],
-    encode: Callable[[TensorMap, int], bytes],
+    encode: Callable[[TensorMap, int], bytes] | None = None,
 ) -> bytes:
     """The bytes of all arguments, aligned as members of a structure in C.
 
