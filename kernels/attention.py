@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from memlab.errors import UsageError
-from memlab.kernels.kernel import Kernel, Limits, Parameter, require_capability
+from memlab.kernels.kernel import Kernel, Limits, Parameter, require_capability, require_wgmma
 from memlab.kernels.launch import (
     Argument,
     Buffer,
@@ -179,12 +179,7 @@ def launch_wgmma(kernel: Kernel, values: Mapping[str, Any], limits: Limits) -> L
             capability 9.0, the only one with these products.
     """
     heads, tokens, size, _ = _sizes(values)
-    capability = limits.compute_capability
-    if capability not in (None, (9, 0)):
-        raise UsageError(
-            f"{kernel.name} needs compute capability 9.0 (wgmma); {limits.name} has "
-            f"{capability[0]}.{capability[1]}: use attention-mma, or --device h200"
-        )
+    require_wgmma(kernel, limits, "attention-mma, or --device h200")
     consumers = WGMMA_CONSUMERS[size]
     queries, shape = 64 * consumers, (heads, tokens, size)
     launch = _attention_launch(

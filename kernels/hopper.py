@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from memlab.errors import UsageError
 from memlab.kernels import ladder, matmul
-from memlab.kernels.kernel import Kernel, Limits, Parameter, require_capability
+from memlab.kernels.kernel import Kernel, Limits, Parameter, require_wgmma
 from memlab.kernels.launch import Argument, Buffer, Launch, TensorBox, TensorMap, block_count
 
 if TYPE_CHECKING:
@@ -131,9 +131,7 @@ def _launch(
     element: str,
     parameters: Mapping[str, str],
 ) -> Launch:
-    require_capability(
-        kernel, limits, (9, 0), f"wgmma on {element.upper()}", "tensor-bf16, or --device h200"
-    )
+    require_wgmma(kernel, limits, f"tensor-{element}, or --device h200")
     product = matmul.make_product_launch(
         kernel,
         values,

@@ -291,6 +291,25 @@ def require_capability(
         )
 
 
+def require_wgmma(kernel: Kernel, limits: Limits, advice: str) -> None:
+    """Refuse a device without `wgmma`, which GPUs of compute capability 9.0 alone have.
+
+    Args:
+        kernel: The kernel.
+        limits: The device's limits; one of unknown capability passes.
+        advice: What to use instead.
+
+    Raises:
+        UsageError: The device has another compute capability.
+    """
+    capability = limits.compute_capability
+    if capability not in (None, (9, 0)):
+        raise UsageError(
+            f"{kernel.name} needs compute capability 9.0 (wgmma); {limits.name} has "
+            f"{_format_capability(capability)}: use {advice}"
+        )
+
+
 def _format_capability(capability: tuple[int, int]) -> str:
     return f"{capability[0]}.{capability[1]}"
 

@@ -197,3 +197,12 @@ def _workspaces() -> SimpleQueue[Workspace]:
     for _ in range(threads()):
         queue.put(Workspace())
     return queue
+
+
+def _forget_threads() -> None:
+    """A forked process has no threads but one, and none of those that the pool waits for."""
+    _pool.cache_clear()
+    _workspaces.cache_clear()
+
+
+os.register_at_fork(after_in_child=_forget_threads)

@@ -84,7 +84,7 @@ def test_every_kernel_verifies(device: Device, kernel: str) -> None:
     small = {"width": 128} if "width" in names else {"n": 4096}
     small = {"tokens": 150, "heads": 2} if "tokens" in names else small
     sized = {**small, "height": 96} if "height" in names else small
-    if kernel == "attention-wgmma" and device.properties.compute_capability != (9, 0):
+    if "wgmma" in kernel and device.properties.compute_capability != (9, 0):
         pytest.skip("wgmma is of compute capability 9.0 alone")
 
     assert device.run(launch(device, kernel, **sized), seed=3).verification.status == "passed"
