@@ -61,8 +61,21 @@ STRUCTURES = st.one_of(
     st.lists(NUMBERS, max_size=3).map(lambda values: f"struct={','.join(values)}"),
     st.sampled_from(["struct", "struct=@x.npy", "null"]),
 )
+TENSOR_MAPS = st.tuples(
+    st.sampled_from(["", "in:", "out:", "@x", "@x+3", "@"]),
+    st.sampled_from(["f32[64,64]", "f16[8]", "[4,4]", "u8[]", "f32", ""]),
+    st.lists(
+        st.sampled_from(["box[8,8]", "box[]", "strides[64]", "step[2,1]", "lower[-1]", "upper[1]"])
+        | st.sampled_from(["swizzle128", "interleave16", "promote64", "tf32", "nan", "swizzle"])
+        | WORDS,
+        max_size=4,
+    ).map(":".join),
+    st.sampled_from(["", "=zeros", "=@x.npy", "=randint:0:2"]),
+).map(lambda part: f"tensormap={part[0]}{part[1]}:{part[2]}{part[3]}")
 PAIR = (StructureMember("x", "f32", 0, "float"), StructureMember("n", "u8", 5, "unsigned char"))
-TEXTS = st.one_of(ARRAYS, SCALARS, STRUCTURES, st.lists(PARTS, max_size=8).map("".join), WORDS)
+TEXTS = st.one_of(
+    ARRAYS, SCALARS, STRUCTURES, TENSOR_MAPS, st.lists(PARTS, max_size=8).map("".join), WORDS
+)
 EXTENTS = st.one_of(NUMBERS, st.lists(NUMBERS, max_size=4).map(",".join), WORDS)
 
 
@@ -186,6 +199,7 @@ PAIRS = st.tuples(
 CHOICES = {
     "grid": EXTENTS | VALUES | st.lists(st.integers(), max_size=4),
     "block": EXTENTS | VALUES,
+    "cluster": EXTENTS | VALUES | st.lists(st.integers(1, 4), max_size=4),
     "shared": NUMBERS | VALUES,
     "defines": st.lists(PAIRS | WORDS, max_size=3) | VALUES,
     "include": st.lists(WORDS, max_size=2) | VALUES,
