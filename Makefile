@@ -48,6 +48,7 @@ gpu-bench: .venv/developing ## times, counters and checks on a GPU against NVIDI
 	$(BIN)/python -m benchmarks.counters
 	$(BIN)/python -m benchmarks.rates docs/results
 	$(BIN)/python -m benchmarks.sanitizer docs/results
+	$(BIN)/python -m benchmarks.bars docs/results
 	$(BIN)/python -m benchmarks.gpu docs/results
 
 docs: .venv/installed ## make the lessons in docs/gallery again
