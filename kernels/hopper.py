@@ -146,7 +146,7 @@ def _launch(
     assert isinstance(left, Buffer)
     assert isinstance(right, Buffer)
     assert isinstance(output, Buffer)
-    _check_rows(kernel, left, right)
+    _check_rows(kernel, element, left, right)
     given = {name: value for name, value in product.parameters.items() if name != "tile"}
     depth = (
         SWIZZLE_BYTES // left.element_bytes
@@ -186,7 +186,7 @@ def _tensor_map(
     return TensorMap(array.name, array, array.dtype, array.shape, box, conversion=rounding)
 
 
-def _check_rows(kernel: Kernel, left: Buffer, right: Buffer) -> None:
+def _check_rows(kernel: Kernel, element: str, left: Buffer, right: Buffer) -> None:
     for name, array in (("k", left), ("n", right)):
         multiple = ROW_ALIGNMENT_BYTES // array.element_bytes
         size = array.shape[1]
@@ -194,5 +194,5 @@ def _check_rows(kernel: Kernel, left: Buffer, right: Buffer) -> None:
             above = block_count(size, multiple) * multiple
             raise UsageError(
                 f"{kernel.name} copies rows of whole {ROW_ALIGNMENT_BYTES} bytes, so {name} is a "
-                f"multiple of {multiple}, got {size}: use --{name} {above}, or tensor-bf16"
+                f"multiple of {multiple}, got {size}: use --{name} {above}, or tensor-{element}"
             )
