@@ -27,7 +27,7 @@ class CallGraph:
         names = {name for variable in module.variables for name in variable.symbols}
         for function in (*module.entries.values(), *module.functions.values()):
             for instruction in function.instructions:
-                if not instruction.opcode.startswith("call"):
+                if not is_call(instruction):
                     names.update(o.name for o in instruction.operands if isinstance(o, Symbol))
         self._pointed_to = [name for name in module.functions if name in names]
 
@@ -80,8 +80,13 @@ class CallGraph:
 
     def _called_by(self, function: PtxFunction) -> Iterator[str]:
         for instruction in function.instructions:
-            if instruction.opcode.partition(".")[0] == "call":
+            if is_call(instruction):
                 yield from self.targets(function, instruction)
+
+
+def is_call(instruction: Instruction) -> bool:
+    """Whether an instruction calls a function."""
+    return instruction.opcode.partition(".")[0] == "call"
 
 
 def is_indirect(call: Instruction) -> bool:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from memlab.device.emulator.isa import macros, table
-from memlab.device.emulator.program.call_graph import call_operands
+from memlab.device.emulator.program.call_graph import call_operands, is_call
 from memlab.device.emulator.program.liveness import live_registers
 from memlab.device.emulator.ptx.parser import (
     TYPE_BYTES,
@@ -144,10 +144,6 @@ def with_call_stack(
     )
 
 
-def _is_call(instruction: Instruction) -> bool:
-    return instruction.opcode.partition(".")[0] == "call"
-
-
 def _align(size: int, alignment: int) -> int:
     return -(-size // alignment) * alignment
 
@@ -199,7 +195,7 @@ def _lay_out(body: _Body, may_return_to: Callable[[str, str], bool]) -> None:
     code, end = body.code, 0
     sizes = {variable.name: variable.size for variable in code.variables}
     outgoing = dict[str, int]()  # where variables lie in the frame of a called function
-    for call in filter(_is_call, code.instructions):
+    for call in filter(is_call, code.instructions):
         results, _, arguments = call_operands(call)
         places, _ = _formal_places([sizes[name] for name in (*results, *arguments)])
         for name, place in zip((*results, *arguments), places, strict=True):
@@ -238,7 +234,7 @@ def _kept_across_calls(
     return {
         index: sorted(live[index] & own)
         for index, call in enumerate(body.code.instructions)
-        if _is_call(call) and may_return_to(call_operands(call)[1], body.name)
+        if is_call(call) and may_return_to(call_operands(call)[1], body.name)
     }
 
 
@@ -305,7 +301,7 @@ class _Writer:
         self.labels[_entry_of(body)] = len(self.instructions)
         for index, written in enumerate(body.code.instructions):
             places.append(len(self.instructions))
-            if _is_call(written):
+            if is_call(written):
                 self._write_call(body, index, written)
             elif body.name and written.opcode.startswith("ret"):
                 self.instructions.append(macros.branch_to(written, _end_of(body)))
