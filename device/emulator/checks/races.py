@@ -271,10 +271,9 @@ class RaceCheck:
             near = np.flatnonzero(~ordered & (others >= 0) & (others < len(self._numbers)))
             ordered[near] = self.order.clusters.knows(lanes[near], others[near], times[near])
         if self._program.has_fences:
-            for index in np.flatnonzero(~ordered).tolist():
-                ordered[index] = self.release_acquire.knows(
-                    int(threads[index]), int(other_threads[index]), int(times[index])
-                )
+            rest = np.flatnonzero(~ordered)
+            known = self.release_acquire.acquired_times(threads[rest], other_threads[rest])
+            ordered[rest] = times[rest] <= known
         return ordered
 
     def _is_exchanged(self, access: MemoryAccess, positions: Lanes, earlier: Lanes) -> Lanes:

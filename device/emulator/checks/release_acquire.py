@@ -14,7 +14,10 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TypeVar
 
-from memlab.device.emulator.codegen.check_layout import THREAD_BITS
+import numpy as np
+
+from memlab.device.emulator.checks.observations import Lanes
+from memlab.device.emulator.codegen.check_layout import THREAD_BITS, THREAD_MASK, TIME_SHIFT
 
 SyncLocation = tuple[str, int]
 """A unit of memory in a state space, or as only one block sees it."""
@@ -126,13 +129,34 @@ class ReleaseAcquireOrder:
 
     def knows(self, thread: int, other: int, time: int) -> bool:
         """Whether a thread has acquired another thread's access at a time."""
-        for location, operations in self._acquired_by(thread).items():
+        return self._acquired_time(self._acquired_by(thread), other) >= time
+
+    def acquired_times(self, threads: Lanes, others: Lanes) -> Lanes:
+        """The time up to which each thread has acquired another one's accesses; -1 for none."""
+        distinct, at = np.unique(threads, return_inverse=True)
+        # Threads of a warp have mostly acquired the same: what they know is looked up once.
+        sets: dict[tuple[tuple[SyncLocation, int], ...], int] = {}
+        acquired = [tuple(self._acquired_by(thread).items()) for thread in distinct.tolist()]
+        index = np.array([sets.setdefault(each, len(sets)) for each in acquired], np.int64)
+        pairs, places = np.unique(index[at] << TIME_SHIFT | others, return_inverse=True)
+        known = [dict(each) for each in sets]
+        times = [
+            self._acquired_time(known[pair >> TIME_SHIFT], pair & THREAD_MASK)
+            for pair in pairs.tolist()
+        ]
+        return np.array(times, np.int64)[places]
+
+    def _acquired_time(self, acquired: AcquiredOperations, other: int) -> int:
+        """The time up to which the operations acquired released a thread's accesses."""
+        latest = -1
+        for location, operations in acquired.items():
             history = self._histories[location]
-            by_thread = history.threads.get(other, ())
-            by_block = history.blocks.get(other >> THREAD_BITS, ())
-            if _covers(by_thread, operations, time) or _covers(by_block, operations, time):
-                return True
-        return False
+            for releases in (
+                history.threads.get(other, ()),
+                history.blocks.get(other >> THREAD_BITS, ()),
+            ):
+                latest = max(latest, _released_until(releases, operations))
+        return latest
 
     def block_knows(self, block: int, other: int, time: int) -> bool:
         """Whether any thread of a block has acquired another thread's access at a time."""
@@ -155,7 +179,7 @@ def _merge_acquired(into: AcquiredOperations, more: AcquiredOperations) -> None:
         into[location] = max(into.get(location, operations), operations)
 
 
-def _covers(releases: Sequence[tuple[int, int]], operations: int, time: int) -> bool:
-    """Whether the first operations at a location released the accesses up to a time."""
+def _released_until(releases: Sequence[tuple[int, int]], operations: int) -> int:
+    """The time up to which the first operations at a location released accesses; -1 for none."""
     count = bisect_right(releases, operations, key=itemgetter(0))
-    return count > 0 and releases[count - 1][1] >= time
+    return releases[count - 1][1] if count else -1
