@@ -15,6 +15,9 @@ Inside a piece, blocks still differ in how their addresses are aligned to 128-by
 repeat their alignment with a period per axis, so a class is a piece taken with a stride of this
 period. The counters of a class are exact from a sample of its blocks.
 
+Of a launch with thread block clusters, classes are of whole clusters: the grid is that of clusters,
+and the blocks of one are executed together.
+
 The search gives up, and returns an inexact partition, if data decides, if classes have no boxes
 (for example `x < y` or `x ^ y`) and thus need too many pieces, or if time runs out.
 """
@@ -31,10 +34,15 @@ from numpy.typing import NDArray
 from memlab.device.budget import Deadline, EmulationTimeoutError
 from memlab.device.emulator.machine.threads import BlockBox
 from memlab.device.emulator.sampling.affine_values import AffineValues
-from memlab.device.emulator.sampling.block_sample import GridPartition, center_block, split_extent
+from memlab.device.emulator.sampling.block_sample import (
+    GridPartition,
+    blocks_of_clusters,
+    center_block,
+    cluster_grid,
+    split_extent,
+)
 from memlab.device.emulator.sampling.data_dependence import depends_on_data
 from memlab.device.emulator.sampling.decision_range import alignment_periods
-from memlab.kernels.launch import NO_CLUSTER
 
 if TYPE_CHECKING:
     from memlab.device.emulation.execution import Execution
@@ -57,24 +65,26 @@ def classify_blocks(execution: Execution, most_blocks: float) -> GridPartition:
         most_blocks: The number of blocks that there is time to execute.
 
     Returns:
-        An exact partition, or the default one, which is inexact and cuts off only the grid's ends:
-        that of a launch with clusters, since their blocks may share work by rank.
+        An exact partition, or the default one, which is inexact and cuts off only the grid's ends;
+        of the grid of clusters.
 
     Raises:
         KernelFault: As `Execution.run`.
     """
-    if execution.launch.cluster != NO_CLUSTER or depends_on_data(execution.program):
+    if depends_on_data(execution.program):
         return GridPartition()
     most = max(min(most_blocks, MAX_CLASS_BLOCKS), _MIN_BLOCKS)
-    grid, values, executed = execution.launch.grid, AffineValues(execution.program), 0
+    launch, values, executed = execution.launch, AffineValues(execution.program), 0
+    grid = cluster_grid(launch.grid, launch.cluster)
     pieces: list[BlockBox] = [(range(grid[0]), range(grid[1]), range(grid[2]))]
     deadline = Deadline(execution.deadline.left() * TIME_SHARE)
     try:
         while pieces:
-            executed += len(pieces)
+            executed += len(pieces) * launch.cluster_blocks
             if executed > most:
                 return GridPartition()
-            execution.follow(np.array([middle_block(piece) for piece in pieces]), values, deadline)
+            middles = np.array([middle_block(piece) for piece in pieces])
+            execution.follow(blocks_of_clusters(middles, launch.cluster), values, deadline)
             boxes = values.boxes
             cuts = [
                 {side for box in boxes for side in _range_bounds(box[axis])} for axis in range(3)
@@ -97,7 +107,7 @@ def classify_blocks(execution: Execution, most_blocks: float) -> GridPartition:
     partition = GridPartition(sides, alignment_periods(values.strides), exact=True)
     strata = math.prod(map(len, partition.pieces(grid)))
     most_strata = max(min(most_blocks, MAX_PIECES), 2 * _MIN_BLOCKS)
-    return partition if strata <= most_strata else GridPartition()
+    return partition if strata * launch.cluster_blocks <= most_strata else GridPartition()
 
 
 def middle_block(piece: BlockBox) -> tuple[int, int, int]:

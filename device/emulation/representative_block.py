@@ -47,6 +47,8 @@ from memlab.device.emulator.models.address_streams import AccessStream, IntArray
 from memlab.device.emulator.models.atomic_contention import AtomicContention, atomic_contention
 from memlab.device.emulator.sampling.block_sample import (
     GridPartition,
+    blocks_of_clusters,
+    cluster_grid,
     van_der_corput,
     whole_clusters,
 )
@@ -201,27 +203,35 @@ def _representative_of_pieces(
 ) -> RepresentativeBlock:
     """Record the median class, known from the middle blocks of the pieces of an exact partition.
 
+    Of a piece of clusters, each block of the middle one stands for those of its rank.
+
     Returns `first` if no middle block touches memory.
     """
-    extents = replace(partition, periods=(1, 1, 1)).pieces(execution.launch.grid)
+    cluster = execution.launch.cluster
+    grid = cluster_grid(execution.launch.grid, cluster)
+    extents = replace(partition, periods=(1, 1, 1)).pieces(grid)
     pieces: list[BlockBox] = [(x, y, z) for x, y, z in itertools.product(*extents)]
     pieces.sort(key=lambda piece: -math.prod(map(len, piece)))
     for start in range(0, len(pieces), _PIECES_PER_BATCH):
         batch = pieces[start : start + _PIECES_PER_BATCH]
-        middle_blocks = np.array([middle_block(piece) for piece in batch])
-        sectors, _ = _touched_sectors(execution, middle_blocks)
+        middles = np.array([middle_block(piece) for piece in batch])
+        blocks = blocks_of_clusters(middles, cluster)
+        sectors, _ = _touched_sectors(execution, blocks)
         execution.reset()
         if sectors.any():
             break
     else:
         return first
-    active = [piece for piece, touched in zip(batch, sectors, strict=True) if touched]
-    blocks = np.array([math.prod(map(len, piece)) for piece in batch])
-    median = batch[_weighted_median_index(sectors, blocks)]
-    recorded = record_block(execution, median, _enclosing_box(active))
+    each = execution.launch.cluster_blocks
+    boxes = [_box_of_clusters(piece, cluster) for piece in batch]
+    active = [boxes[number // each] for number in np.flatnonzero(sectors).tolist()]
+    weights = np.repeat([math.prod(map(len, piece)) for piece in batch], each)
+    median = _weighted_median_index(sectors, weights)
+    x, y, z = blocks[median].tolist()
+    recorded = record_block(execution, boxes[median // each], _enclosing_box(active), (x, y, z))
     if sectors.all():
         return recorded
-    return _with_idle_path(execution, recorded, middle_block(batch[sectors.argmin()]))
+    return _with_idle_path(execution, recorded, blocks[sectors.argmin()])
 
 
 def _representative_of_chunks(
@@ -357,6 +367,15 @@ def _narrowed_region(region: BlockBox, chunk: BlockBox, working: BlockBox) -> Bl
     x, y, z = (
         inner if outer == side else side
         for side, outer, inner in zip(region, chunk, working, strict=True)
+    )
+    return x, y, z
+
+
+def _box_of_clusters(clusters: BlockBox, cluster: Dim3) -> BlockBox:
+    """The blocks of a box of clusters."""
+    x, y, z = (
+        range(side.start * blocks, side.stop * blocks)
+        for side, blocks in zip(clusters, cluster, strict=True)
     )
     return x, y, z
 

@@ -219,7 +219,7 @@ def _schedule_function(name: str, arguments: int) -> Callable[..., int]:
 
 def _engine_digest() -> str:
     """A hash of what decides which code is made: the source files of the emulator."""
-    return source_digest(*(EMULATOR / room for room in ("codegen", "isa", "program")))
+    return source_digest(*(EMULATOR / room for room in ("codegen", "isa", "program", "sampling")))
 
 
 def _compile(

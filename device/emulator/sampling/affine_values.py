@@ -1,5 +1,9 @@
 """Follows a block's values as affine functions of the block index, to find blocks that do the same.
 
+Blocks that form clusters are followed cluster by cluster, as functions of the cluster's index: what
+differs by the rank in the cluster is the same in all clusters, and so is what the blocks of a
+cluster store for each other.
+
 While a block runs, each integer register that a branch or an address depends on carries its
 *stride*: the amount by which it changes per step of the block index in x, y and z, for each lane.
 Integer arithmetic is linear modulo the register's width, so it passes strides on exactly. A
@@ -27,7 +31,7 @@ from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import Mask
 from memlab.device.emulator.machine.observer import Action, Observer
-from memlab.device.emulator.machine.threads import BlockBox
+from memlab.device.emulator.machine.threads import BlockBox, cluster_places
 from memlab.device.emulator.program.program import (
     ACCESS_KINDS,
     WRITING_KINDS,
@@ -43,6 +47,7 @@ from memlab.device.emulator.sampling.affine_rules import (
     gives_stride,
     uniform,
 )
+from memlab.device.emulator.sampling.block_sample import cluster_grid
 from memlab.device.emulator.sampling.data_dependence import (
     block_spaces,
     decision_sources,
@@ -51,12 +56,11 @@ from memlab.device.emulator.sampling.data_dependence import (
     until_stable,
 )
 from memlab.device.emulator.sampling.decision_range import DecisionRange, IntArray
+from memlab.kernels.launch import Dim3
 
-_BLOCK_INDEX_STRIDES = {
-    f"%ctaid.{name}": np.eye(3, dtype=np.int64)[:, [axis]] for axis, name in enumerate("xyz")
-}
 _CLOCK_STRIDES = dict.fromkeys(CLOCK_REGISTERS, np.ones((3, 1), np.int64))
 """Any stride but 0: nothing is known about the clock of another block."""
+_BLOCK_INDICES = frozenset(f"%{name}.{axis}" for name in ("ctaid", "clusterid") for axis in "xyz")
 _FLOW = ("branch", "exit", "barrier", "arrive")
 _LEFT_OUT = Row("left out", "nothing")
 
@@ -74,7 +78,7 @@ class AffineValues(Observer):
         self._steps = program.steps
         self._deciding, self._spaces = decision_sources(program)
         self._signs = sign_only_registers(program)
-        self._changing = {*_BLOCK_INDEX_STRIDES}  # registers that ever have a stride
+        self._changing = {*_BLOCK_INDICES}  # registers that ever have a stride
         for step, read, written in until_stable(program, self._changing):
             targets = written & self._deciding
             if targets and not self._changing.isdisjoint(read) and self._gives_stride(step):
@@ -92,7 +96,10 @@ class AffineValues(Observer):
 
     @property
     def boxes(self) -> list[BlockBox]:
-        """For each block that has run, in order, a box of blocks around it that do the same."""
+        """For each block that has run, in order, a box of blocks around it that do the same.
+
+        For each cluster, where blocks form some: a box in the grid of clusters.
+        """
         return self._finished + (self._range.boxes() if self._range else [])
 
     @property
@@ -157,11 +164,12 @@ class AffineValues(Observer):
 
     def chunk_started(self, chunk: Chunk) -> None:
         """Begin to follow the blocks of the next chunk."""
-        threads = chunk.threads
+        threads, grid = chunk.threads, chunk.threads.grid
         self._finished, self._address_strides = self.boxes, self.strides
-        self._range = DecisionRange(threads.blocks, threads.grid.grid)
+        clusters, _ = cluster_places(threads.blocks[:: grid.cluster_blocks], grid.cluster)
+        self._range = DecisionRange(clusters, cluster_grid(grid.grid, grid.cluster))
         self._context, self._operands = chunk.context, chunk.operands
-        self._strides: dict[str, Stride] = {**_BLOCK_INDEX_STRIDES, **_CLOCK_STRIDES}
+        self._strides: dict[str, Stride] = {**_index_strides(grid.cluster), **_CLOCK_STRIDES}
         self._written: set[str] = set()
         self._settled: set[int] = set()  # instructions left to the machine code
 
@@ -209,6 +217,15 @@ class AffineValues(Observer):
         self._settled -= concerned
         self._context.interrupt_at(concerned)
         return False
+
+
+def _index_strides(cluster: Dim3) -> dict[str, Stride]:
+    """The strides of the indices of a block and of its cluster, per step of the cluster's index."""
+    strides: dict[str, Stride] = {}
+    for axis, (name, unit) in enumerate(zip("xyz", np.eye(3, dtype=np.int64), strict=True)):
+        strides[f"%clusterid.{name}"] = unit[:, None]
+        strides[f"%ctaid.{name}"] = cluster[axis] * unit[:, None]
+    return strides
 
 
 def _registers(operands: Collection[Operand]) -> set[str]:

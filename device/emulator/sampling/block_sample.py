@@ -98,7 +98,7 @@ def whole_clusters(blocks: NDArray[np.int64], cluster: Dim3) -> NDArray[np.int64
 
 @dataclass(frozen=True)
 class GridPartition:
-    """The partition of a grid into strata.
+    """The partition of a grid into strata; of the grid of clusters, where blocks form some.
 
     Attributes:
         cuts: Coordinates in x, y and z where pieces begin. The first and last block of a dimension

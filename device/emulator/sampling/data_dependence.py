@@ -171,10 +171,14 @@ def _tests_sign(step: DecodedInstruction) -> bool:
 
 
 def _decision_registers(step: DecodedInstruction) -> set[str]:
-    """The registers that decide whether an instruction is executed, where, and on what size."""
-    guard = step.instruction.guard
+    """The registers that decide whether an instruction is executed, where, and on what size.
+
+    Of a barrier, those that name it and count its threads.
+    """
+    guard, barrier = step.instruction.guard, step.row.kind in ("barrier", "arrive")
     decides = address_registers(step) | (set() if guard is None else {guard})
-    return decides.union(*map(registers_of, sizes_of(step)))
+    named = step.instruction.operands if barrier else sizes_of(step)
+    return decides.union(*map(registers_of, named))
 
 
 def sizes_of(step: DecodedInstruction) -> tuple[Operand, ...]:

@@ -19,7 +19,7 @@ from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.sampling.block_sample import GridPartition, WholeGrid
 from memlab.kernels.catalog import CATALOG
-from memlab.kernels.launch import Buffer, Dim3, Launch, Scalar
+from memlab.kernels.launch import NO_CLUSTER, Buffer, Dim3, Launch, Scalar
 
 ELEMENTS = 80_000
 HEAD = """extern "C" __global__ void k(float *o, const float *x, int n, int m) {
@@ -29,7 +29,9 @@ HEAD = """extern "C" __global__ void k(float *o, const float *x, int n, int m) {
 """
 
 
-def executed(body: str, grid: Dim3, block: Dim3, n: int = 0, m: int = 1) -> Execution:
+def executed(
+    body: str, grid: Dim3, block: Dim3, n: int = 0, m: int = 1, cluster: Dim3 = NO_CLUSTER
+) -> Execution:
     launch = Launch(
         kernel="k",
         parameters={},
@@ -50,6 +52,7 @@ def executed(body: str, grid: Dim3, block: Dim3, n: int = 0, m: int = 1) -> Exec
         compulsory_bytes=0,
         references={},
         tolerance=1e-6,
+        cluster=cluster,
     )
     return Execution.of(launch, compile_launch(launch, (9, 0)), 0)
 
@@ -205,6 +208,78 @@ def test_samples_give_the_counts_of_whole_grids(body: str) -> None:
     assert result.tally == found.record(WholeGrid(grid))
 
 
+REMOTE = r"""
+    __shared__ int s[64]; unsigned rank, next;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    auto sync = [] { asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory"); };
+    auto there = [&](int at, unsigned to) {
+        asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(next)
+                     : "r"((unsigned)__cvta_generic_to_shared(&s[at])), "r"(to));
+        int value;
+        asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(value) : "r"(next) : "memory");
+        return value;
+    };
+"""
+
+
+@pytest.mark.usefixtures("only_samples")
+@pytest.mark.parametrize(
+    "body",
+    [
+        # The ranks of a cluster share work unevenly.
+        "if (rank == 0) o[i] = 1; else for (int k = 0; k < n % 7; ++k) o[33 * k + i] = 2;",
+        "s[tx] = rank; sync(); o[i] = there(63 - tx, rank ^ 1); sync();",
+        # What another block stored decides: the same in all clusters, but not in all blocks.
+        "s[tx] = 3 * rank; sync(); if (there(tx, rank ^ 1) == 3) o[i] = 1; sync();",
+        "s[tx] = rank * tx; sync(); o[there(tx, rank ^ 1)] = x[there(tx, 1)]; sync();",
+        # The clusters of one half store what sends the other blocks elsewhere.
+        "s[tx] = bx < n; sync(); if (there(tx, 0)) o[i] = 1; else o[2 * i] = 2; sync();",
+        'unsigned c; asm("mov.u32 %0, %%clusterid.x;" : "=r"(c)); if (c > 7) o[c + tx] = 1;',
+        "o[(by * 12 + bx) * 33 + tx] = x[bx * 5 + tx];",  # the alignment varies by cluster
+        # Only one of two warps waits at the barrier that registers name.
+        'if (tx < 32) asm volatile("bar.sync %0, %1;" :: "r"(m), "r"(n + 12)); o[i] = 1; sync();',
+        "if (row - column > 40) o[column] = 1;",
+    ],
+)
+@pytest.mark.parametrize(
+    ("grid", "cluster"),
+    [((60, 6, 1), (2, 1, 1)), ((12, 24, 2), (1, 2, 2)), ((40, 4, 1), (4, 2, 1))],
+)
+def test_samples_of_clusters_give_the_counts_of_whole_grids(
+    body: str, grid: Dim3, cluster: Dim3
+) -> None:
+    found = executed(REMOTE + body, grid, (33, 1, 1), n=20, cluster=cluster)
+    result = counted(found)
+    found.reset()
+
+    assert not result.coverage.estimated
+    assert result.tally == found.record(WholeGrid(grid, cluster))
+
+
+@pytest.mark.usefixtures("only_samples")
+def test_a_large_grid_of_clusters_is_counted_exactly_by_few_of_them() -> None:
+    """The first block of a cluster loads and stores once per warp, the other blocks do nothing."""
+    body = "if (rank == 0 && bx < n) o[tx] = x[tx];"
+    found = executed(REMOTE + body, (4_000_000, 1, 1), (64, 1, 1), n=3_000_001, cluster=(4, 1, 1))
+    result = counted(found)
+
+    assert not result.coverage.estimated
+    assert result.coverage.blocks_emulated % 4 == 0
+    assert result.coverage.blocks_emulated < 200
+    assert _global(found, result.tally.requests) == 2 * 2 * 750_001
+
+
+@pytest.mark.usefixtures("only_samples")
+@pytest.mark.parametrize("cluster", [NO_CLUSTER, (2, 1, 1)])
+def test_the_index_of_a_cluster_separates_blocks(cluster: Dim3) -> None:
+    body = 'unsigned c; asm("mov.u32 %0, %%clusterid.x;" : "=r"(c)); if (c == 5) o[tx] = 1;'
+    found = executed(body, (60, 1, 1), (32, 1, 1), cluster=cluster)
+    result = counted(found)
+
+    assert not result.coverage.estimated
+    assert _global(found, result.tally.requests) == cluster[0]
+
+
 def test_catalog_kernels_are_sampled_exactly_except_the_scattered_access() -> None:
     """The sizes are divisible by no tile."""
     found = {}
@@ -268,6 +343,7 @@ grids = st.one_of(
     st.tuples(st.integers(1, 20), st.integers(1, 20), st.just(1)),
     st.tuples(st.integers(1, 8), st.integers(1, 8), st.integers(1, 6)),
 )
+clusters = st.sampled_from([NO_CLUSTER, (2, 1, 1), (1, 2, 2), (3, 1, 1)])
 threads = st.sampled_from([(32, 1, 1), (16, 4, 1), (33, 2, 1), (20, 3, 1), (64, 1, 1)])
 
 
@@ -276,11 +352,14 @@ threads = st.sampled_from([(32, 1, 1), (16, 4, 1), (33, 2, 1), (20, 3, 1), (64, 
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(statements, grids, threads, st.integers(-20, 400), st.integers(1, 40), st.booleans())
+@given(
+    statements, grids, clusters, threads, st.integers(-20, 400), st.integers(1, 40), st.booleans()
+)
 def test_what_is_not_called_an_estimate_is_what_the_whole_grid_counts(
-    body: str, grid: Dim3, block: Dim3, n: int, m: int, few: bool
+    body: str, grid: Dim3, cluster: Dim3, block: Dim3, n: int, m: int, few: bool
 ) -> None:
-    found = executed(f"float s = 0;\n{body}\no[tx] = s;", grid, block, n, m)
+    x, y, z = (-(-blocks // each) * each for blocks, each in zip(grid, cluster, strict=True))
+    found = executed(f"float s = 0;\n{body}\no[tx] = s;", (x, y, z), block, n, m, cluster)
     with pytest.MonkeyPatch.context() as patch:
         if few:
             patch.setattr(block_classes, "MAX_PIECES", 8)
@@ -288,7 +367,7 @@ def test_what_is_not_called_an_estimate_is_what_the_whole_grid_counts(
     found.reset()
 
     if not result.coverage.estimated:
-        assert result.tally == found.record(WholeGrid(grid))
+        assert result.tally == found.record(WholeGrid((x, y, z), cluster))
 
 
 # --- The search for block classes, and what it costs --------------------------------------------
