@@ -32,8 +32,11 @@ class ParameterUses:
 
 
 _STORES = ("st.", "red.", "atom.", "wmma.store.", "call", "cp.async.bulk.", "cp.reduce.")
-_PLAIN_STORES = ("st.", "wmma.store.")
+_PLAIN_STORES = ("st.", "wmma.store.", "cp.async.bulk.")
 """Stores that read nothing where they store."""
+_BULK_COPY = "cp.async.bulk."
+_BULK_LOADS = (".shared::cluster.global", ".shared::cta.global", ".prefetch.")
+"""The directions of bulk copies that do not write global memory."""
 _LOADS = ("ld.", "ldu.", "wmma.load.", "cp.async.", "prefetch")
 
 
@@ -87,9 +90,14 @@ def _uses(function: PtxFunction) -> ParameterUses:
     )
 
 
+def _is_store(opcode: str) -> bool:
+    is_bulk_load = opcode.startswith(_BULK_COPY) and any(each in opcode for each in _BULK_LOADS)
+    return opcode.startswith(_STORES) and not is_bulk_load
+
+
 def _stored_names(instruction: Instruction) -> Iterator[str]:
     """The names in an instruction that stores."""
-    if instruction.opcode.startswith(_STORES):
+    if _is_store(instruction.opcode):
         for operand in instruction.operands:
             yield from _names(operand)
 
@@ -97,14 +105,13 @@ def _stored_names(instruction: Instruction) -> Iterator[str]:
 def _loaded_names(instruction: Instruction) -> Iterator[str]:
     """The names in the addresses that an instruction reads, and those that it gives away."""
     opcode = instruction.opcode
-    if opcode.startswith(_PLAIN_STORES):
-        for operand in instruction.operands[1:]:
+    if _is_store(opcode):
+        is_plain = opcode.startswith(_PLAIN_STORES)
+        for operand in instruction.operands[1:] if is_plain else instruction.operands:
             yield from _names(operand)
-    elif opcode.startswith(_STORES):
-        yield from _stored_names(instruction)
     elif opcode.startswith(_LOADS) and ".param" not in opcode:
         for operand in instruction.operands:
-            if isinstance(operand, Address):
+            if isinstance(operand, Address) or opcode.startswith(_BULK_COPY):
                 yield from _names(operand)
 
 

@@ -29,6 +29,12 @@ SIGNATURE = "float* a, float* b, int* i, int n, float** p"
         ("a[n] += 1; b[n] = 2;", {0, 1}, {0}),
         ("*(float4*)a = *(float4*)b;", {0}, {1}),
         ("if (a[0] == b[0]) __trap();", set(), {0, 1}),
+        ("asm(\"cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+         "[%0], [%1, {%2}], [%0];\" :: \"r\"(n), \"l\"(a), \"r\"(n));"
+         "asm(\"cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%1, {%0}], [%0];\""
+         " :: \"r\"(n), \"l\"(b));"
+         "asm(\"cp.reduce.async.bulk.global.shared::cta.bulk_group.add.s32 [%1], [%0], %0;\""
+         " :: \"r\"(n), \"l\"(i));", {1, 2}, {0, 2}),
     ],
 )  # fmt: skip
 def test_the_parameters_that_a_kernel_uses(body: str, stored: set[int], loaded: set[int]) -> None:
