@@ -47,6 +47,7 @@ from memlab.kernels.host_code.values import (
     Cell,
     Container,
     CType,
+    EncodedMap,
     Event,
     EventKind,
     FunctionName,
@@ -113,7 +114,7 @@ def call(machine: Machine, node: Node) -> Value:
         is_method = this is not None and any(
             _is_method(each, this) for each in machine.program.functions[last]
         )
-        return call_function(machine, last, template, arguments, this if is_method else None)
+        return call_function(machine, name, template, arguments, this if is_method else None)
     if name.startswith(tensors.NAMESPACES):
         values = [machine.evaluate(machine, node) for node in arguments]
         made = tensors.create(machine, last, arguments, values)
@@ -131,9 +132,11 @@ def call(machine: Machine, node: Node) -> Value:
 
 
 def _call_value(machine: Machine, value: Value, name: str, arguments: Sequence[Node]) -> Value:
-    """Call a lambda expression or the `operator()` of an object."""
+    """Call a lambda expression, the `operator()` of an object or a function of the runtime."""
     if isinstance(value, Lambda):
         return call_lambda(machine, value, arguments)
+    if isinstance(value, FunctionName) and value.name in runtime.HANDLERS:
+        return runtime.HANDLERS[value.name](machine, arguments, value.arguments)
     if isinstance(value, Record) and _CALL_OPERATOR in machine.program.functions:
         return call_function(machine, _CALL_OPERATOR, None, arguments, this=value)
     return unknown_call(machine, name, arguments)
@@ -266,15 +269,15 @@ def _expand(machine: Machine, name: str, macro: Macro, arguments: Sequence[Node]
 
 def call_function(
     machine: Machine,
-    last: str,
+    name: str,
     template: Sequence[str] | None,
     arguments: Sequence[Node],
     this: Record | None = None,
 ) -> Value:
     """Call a function of the program."""
-    function = _overload(machine, last, len(arguments), this, template)
+    function = _overload(machine, name, len(arguments), this, template)
     if function is None or len(machine.frames) > MAX_DEPTH:
-        return unknown_call(machine, last, arguments)
+        return unknown_call(machine, name.rpartition("::")[2], arguments)
     values: list[Value] = []
     cells: list[Cell | None] = []
     for index, node in enumerate(arguments):
@@ -293,14 +296,14 @@ def _is_method(function: Function, this: Record) -> bool:
 
 def _overload(
     machine: Machine,
-    last: str,
+    name: str,
     count: int,
     this: Record | None,
     template: Sequence[str] | None = None,
 ) -> Function | None:
     found = [
         function
-        for function in machine.program.functions.get(last, ())
+        for function in machine.program.functions.get(name.rpartition("::")[2], ())
         if this is None or _is_method(function, this)
     ]
     fitting = [
@@ -308,6 +311,8 @@ def _overload(
         for function in found
         if sum(p.default is None for p in function.parameters) <= count <= len(function.parameters)
     ]
+    nearest = {spelled: place for place, spelled in enumerate(machine.spellings(name))}
+    fitting.sort(key=lambda each: nearest.get(each.name, len(nearest)))
     if len(fitting) > 1:
         fitting = [each for each in fitting if _is_enabled(machine, each, template or ())]
     return next(iter(fitting or found), None)
@@ -553,16 +558,17 @@ def record_launch(
 def _as_they_are(values: Sequence[Value]) -> tuple[Value, ...]:
     """Arguments whose memory keeps its size, when vectors change theirs after the launch."""
     now: dict[Allocation, Allocation] = {}
-    for value in values:
-        allocation = allocation_of(value)
-        if allocation is not None:
-            now.setdefault(allocation, copy(allocation))  # events that follow belong to both
-    return tuple(
-        replace(value, allocation=now[value.allocation])
-        if isinstance(value, Pointer | Container)
-        else value
-        for value in values
-    )
+
+    def frozen(value: Value) -> Value:
+        if isinstance(value, EncodedMap):
+            return replace(value, address=frozen(value.address))
+        if isinstance(value, Pointer | Container):
+            # Events that follow belong to both.
+            kept = now.setdefault(value.allocation, copy(value.allocation))
+            return replace(value, allocation=kept)
+        return value
+
+    return tuple(map(frozen, values))
 
 
 def _kernel_function(machine: Machine, kernel: FunctionName, count: int) -> Function | None:

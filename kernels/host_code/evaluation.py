@@ -35,6 +35,7 @@ from memlab.kernels.host_code.program import (
     text_of,
 )
 from memlab.kernels.host_code.structures import class_constant, size_of
+from memlab.kernels.host_code.tensor_maps import ENUMERATORS
 from memlab.kernels.host_code.values import (
     Address,
     Allocation,
@@ -56,7 +57,12 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _REAL = re.compile(r"[-+]?(?:\d[\d']*)?\.?\d*(?:[eE][+-]?\d{1,3})?([fFlL]?)")
-_PLACEHOLDERS = {"cudaSuccess": 0, "CUDA_SUCCESS": 0, "EXIT_SUCCESS": 0, "RAND_MAX": 2**31 - 1}
+_PLACEHOLDERS = {
+    **dict.fromkeys(("cudaSuccess", "CUDA_SUCCESS", "EXIT_SUCCESS"), 0),
+    "cudaDriverEntryPointSuccess": 0,
+    "RAND_MAX": 2**31 - 1,
+    **ENUMERATORS,
+}
 _LIMITS = {
     "INT_MAX": 2**31 - 1,
     "UINT_MAX": 2**32 - 1,

@@ -20,6 +20,7 @@ from memlab.kernels.host_code.values import (
     Container,
     Content,
     CType,
+    EncodedMap,
     Event,
     EventKind,
     Lambda,
@@ -48,7 +49,7 @@ itself twice ends, every level doubles its work."""
 MAX_LAUNCHES_OF_LINE = 16
 """The most launches of one kernel that are recorded for one line: those of loops are alike."""
 
-NOT_NUMBERS = (Text, Record, Container, Lambda, Tensor)
+NOT_NUMBERS = (Text, Record, Container, Lambda, Tensor, EncodedMap)
 
 
 class StepLimit(Exception):
@@ -253,13 +254,25 @@ class Machine:
                 return scope[name]
         if self.frame.this is not None and name in self.frame.this.members:
             return self.frame.this.members[name]
-        return self.globals.get(name)
+        spelled = (each for each in self.spellings(name) if each in self.globals)
+        return self.globals.get(next(spelled, name))
+
+    def spellings(self, name: str) -> Iterator[str]:
+        """What a name may be outside functions: that of the innermost namespace comes first."""
+        scope = self.frame.function
+        while "::" in scope:
+            scope = scope.rpartition("::")[0]
+            yield f"{scope}::{name}"
+        yield name
 
     def declare(self, name: str, value: Value, kind: CType | None) -> Cell:
         """Make a variable in the innermost scope, or outside functions."""
         cell = Cell(name, Unresolved(name), kind)
         cell.value = self.named(value, cell)
-        (self.frame.scopes[-1] if len(self.frames) > 1 else self.globals)[name] = cell
+        if len(self.frames) > 1:
+            self.frame.scopes[-1][name] = cell
+        else:  # also without its namespace, for functions of others
+            self.globals.update(dict.fromkeys(self.spellings(name), cell))
         return cell
 
     def write(self, cell: Cell, value: Value) -> None:

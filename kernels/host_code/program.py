@@ -118,8 +118,9 @@ class Program:
         macros: The macros, by name.
         functions: The functions, by their last name, without kernels.
         kernels: The kernels, likewise.
-        declarations: The declarations of variables outside functions, in order.
-        structures: The bodies of structures and classes, by name.
+        declarations: The declarations of variables outside functions, in order, each behind its
+            namespace.
+        structures: The bodies of structures and classes, by name, without and with namespaces.
         types: The aliases of types, by name.
         enumerators: The nodes of enumerators that have values, and those before them.
         class_templates: The parameters of the templates of classes, by the classes' names, such as
@@ -135,7 +136,7 @@ class Program:
     macros: dict[str, Macro]
     functions: dict[str, list[Function]] = field(default_factory=dict)
     kernels: dict[str, list[Function]] = field(default_factory=dict)
-    declarations: list[Node] = field(default_factory=list)
+    declarations: list[tuple[str, Node]] = field(default_factory=list)
     structures: dict[str, Node] = field(default_factory=dict)
     types: dict[str, CType] = field(default_factory=dict)
     enumerators: list[tuple[str, Node | None, bool]] = field(default_factory=list)
@@ -440,7 +441,7 @@ def _collect(
         elif kind == "declaration" and not owner:
             _collect_types(child, program, source_name, scope)
             if not _add_prototype(child, program):
-                program.declarations.append(child)
+                program.declarations.append(("::".join(scope), child))
         elif kind == "field_declaration":
             _collect_types(child, program, source_name, scope)
             _add_prototype(child, program)
@@ -500,9 +501,10 @@ def _collect_type(
     elif node.type in ("struct_specifier", "class_specifier", "union_specifier"):
         if name:
             plain = re.sub(r"\s", "", name)
-            program.structures[plain] = body
-            if template:
-                program.class_templates[plain] = template
+            for spelling in {plain, "::".join([*scope, plain])}:
+                program.structures[spelling] = body
+                if template:
+                    program.class_templates[spelling] = template
         _collect(body, program, source_name, scope, None, name or "class")
 
 

@@ -94,11 +94,13 @@ def _define_globals(machine: Machine) -> None:
             if constant is not None:
                 value = number_value(in_width(math.trunc(constant) + 1, "long"))
         machine.globals[name] = Cell(name, value, CType("int"))
-    for node in machine.program.declarations:
+    for namespace, node in machine.program.declarations:
+        machine.frame.function = f"{namespace}::" if namespace else ""
         try:
             declaration(machine, node)
         except ControlFlow:
             continue
+    machine.frame.function = ""
 
 
 def _entry_points(program: Program) -> list[Function]:

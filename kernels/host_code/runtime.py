@@ -29,6 +29,13 @@ from memlab.kernels.host_code.machine import Exit, Machine, allocation_of, formu
 from memlab.kernels.host_code.places import target
 from memlab.kernels.host_code.program import spelled_type, text_of
 from memlab.kernels.host_code.structures import size_of
+from memlab.kernels.host_code.tensor_maps import (
+    copy_maps,
+    encode_im2col,
+    encode_tiled,
+    find_entry_point,
+    replace_address,
+)
 from memlab.kernels.host_code.values import (
     INTEGER_TYPES,
     ZEROS,
@@ -145,6 +152,7 @@ def _memcpy(kind_index: int) -> Handler:
             copied_to.content = content
         if not kind.endswith("HostToDevice"):
             machine.event(_at(values, source), "read")
+        copy_maps(machine, _at(values, 0), _at(values, source))
         return number_value(0)
 
     return handler
@@ -384,6 +392,7 @@ def _host_memcpy(
     source = allocation_of(_at(values, 1))
     machine.event(_at(values, 1), "read")
     machine.event(_at(values, 0), "filled", source.content if source is not None else None)
+    copy_maps(machine, _at(values, 0), _at(values, 1))
     return _at(values, 0)
 
 
@@ -467,6 +476,13 @@ HANDLERS: dict[str, Handler] = {
     "cudaLaunchCooperativeKernel": _launch_kernel,
     "cudaLaunchKernelEx": _launch_kernel_ex,
     "cudaLaunchKernelExC": _launch_kernel_ex_c,
+    "cuTensorMapEncodeTiled": encode_tiled,
+    "cuTensorMapEncodeIm2col": encode_im2col,
+    "cuTensorMapReplaceAddress": replace_address,
+    "cudaGetDriverEntryPoint": find_entry_point,
+    "cudaGetDriverEntryPointByVersion": find_entry_point,
+    "cuGetProcAddress": find_entry_point,
+    "dlsym": find_entry_point,
     "make_unique": _make_unique,
     # They neither fill nor read what they get a pointer to.
     **dict.fromkeys(("cudaFree", "cudaFreeAsync", "cudaFreeHost", "free", "delete"), _returns(0)),

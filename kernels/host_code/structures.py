@@ -31,6 +31,7 @@ from memlab.kernels.host_code.values import (
     Unresolved,
     Value,
 )
+from memlab.kernels.launch import TENSOR_MAP_BYTES
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -40,9 +41,10 @@ _WORD_SIZES = {
     **dict.fromkeys(("short", "ushort", "int16_t", "uint16_t", "half", "__half"), 2),
     **dict.fromkeys(("__nv_bfloat16", "nv_bfloat16"), 2),
     **dict.fromkeys(("int", "uint", "unsigned", "float", "int32_t", "uint32_t", "half2"), 4),
-    **dict.fromkeys(("__half2", "__nv_bfloat162", "wchar_t"), 4),
+    **dict.fromkeys(("__half2", "__nv_bfloat162", "wchar_t", "cuuint32_t"), 4),
     **dict.fromkeys(("long", "ulong", "double", "int64_t", "uint64_t", "size_t", "ssize_t"), 8),
     **dict.fromkeys(("longlong", "ulonglong", "ptrdiff_t", "intptr_t", "uintptr_t", "clock_t"), 8),
+    "cuuint64_t": 8,
     **dict.fromkeys(("cuComplex", "cuFloatComplex", "cufftComplex", "cudaStream_t"), 8),
     **dict.fromkeys(("cuDoubleComplex", "cufftDoubleComplex"), 16),
 }
@@ -50,6 +52,7 @@ _LAYOUTS = {
     **{name: (size, size) for name, size in _WORD_SIZES.items()},
     **dict.fromkeys(("curandState", "curandState_t", "curandStateXORWOW"), (48, 8)),
     "dim3": (12, 4),
+    "CUtensorMap": (TENSOR_MAP_BYTES, TENSOR_MAP_BYTES),
 }
 """Size and alignment, bytes."""
 _VECTOR = re.compile(
@@ -193,10 +196,11 @@ def _specialization(
         names = {parameter.name for parameter in parameters}
         if all(_fits(*each, names, given) for each in zip(patterns, listed, strict=True)):
             return body, parameters, given
-    whole = program.structures.get(kind.name, program.structures.get(last))
-    if whole is None:
+    spelled = (*machine.spellings(kind.name), *machine.spellings(name), last)
+    found = next((each for each in spelled if each in program.structures), None)
+    if found is None:
         return None
-    parameters = program.class_templates.get(last, ())
+    whole, parameters = program.structures[found], program.class_templates.get(found, ())
     named = zip((each.name for each in parameters), arguments, strict=False)
     return whole, parameters, dict(named)
 

@@ -63,9 +63,9 @@ INTEGER_TYPES = {
     **dict.fromkeys(("short", "int16_t"), (16, True)),
     **dict.fromkeys(("ushort", "uint16_t"), (16, False)),
     **dict.fromkeys(("int", "int32_t"), (32, True)),
-    **dict.fromkeys(("uint", "unsigned", "uint32_t"), (32, False)),
+    **dict.fromkeys(("uint", "unsigned", "uint32_t", "cuuint32_t"), (32, False)),
     **dict.fromkeys(("long", "longlong", "int64_t", "ssize_t", "ptrdiff_t"), (64, True)),
-    **dict.fromkeys(("ulong", "ulonglong", "uint64_t", "size_t"), (64, False)),
+    **dict.fromkeys(("ulong", "ulonglong", "uint64_t", "cuuint64_t", "size_t"), (64, False)),
 }
 """The bits of whole numbers on 64-bit Linux, and whether they have a sign."""
 
@@ -250,6 +250,31 @@ class Tensor:
     count: Cell | None = None
 
 
+@dataclass(frozen=True)
+class EncodedMap:
+    """A tensor map as the driver encodes it; tuples are in its order, the fastest dimension first.
+
+    Attributes:
+        address: The address of the tensor.
+        type: The number of its element type, a `CUtensorMapDataType`.
+        extents: The extents of the tensor.
+        strides: The bytes from an element to the next along each dimension but the first.
+        box: The extents of a copy; of im2col, the channels and the pixels.
+        steps: Of so many elements along each dimension, one is copied.
+        options: The numbers of interleave, swizzle, promotion and fill.
+        corners: Of im2col, the lower and the upper corner; None for tiles.
+    """
+
+    address: Value
+    type: Value
+    extents: tuple[Value, ...]
+    strides: tuple[Value, ...]
+    box: tuple[Value, ...]
+    steps: tuple[Value, ...]
+    options: tuple[Value, ...]
+    corners: tuple[tuple[Value, ...], tuple[Value, ...]] | None = None
+
+
 TENSOR_TYPES = frozenset({"torch::Tensor", "at::Tensor", "Tensor"})
 
 Value: TypeAlias = (
@@ -264,6 +289,7 @@ Value: TypeAlias = (
     | Address
     | Container
     | Tensor
+    | EncodedMap
 )
 
 

@@ -11,14 +11,17 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from memlab.kernels.host_code import formulas
+from memlab.kernels.host_code.arithmetic import as_pointer
 from memlab.kernels.host_code.calls import UNKNOWN_MARK
 from memlab.kernels.host_code.formulas import Formula, FormulaError, Unknown, number
+from memlab.kernels.host_code.machine import allocation_of
 from memlab.kernels.host_code.values import (
     ZEROS,
     Address,
     Allocation,
     Container,
     Content,
+    EncodedMap,
     Null,
     Number,
     Pointer,
@@ -27,16 +30,24 @@ from memlab.kernels.host_code.values import (
     Unresolved,
     Value,
 )
+from memlab.kernels.launch import dtype_bytes
+from memlab.kernels.signature import KernelParameter
 from memlab.kernels.user.arguments.hints import unsupported_reason
-from memlab.kernels.user.arguments.specifications import MAX_FLOATS, NUMPY_DTYPES, STRUCTURE
+from memlab.kernels.user.arguments.specifications import (
+    MAX_FLOATS,
+    NUMPY_DTYPES,
+    STRUCTURE,
+    TENSOR_MAP,
+)
 from memlab.kernels.user.arguments.tensor_maps import EXAMPLE, takes_tensor_map
 from memlab.kernels.user.expressions import FUNCTIONS
 from memlab.kernels.user.launch_options import RECORDED_OPTIONS
+from memlab.kernels.user.proposed_maps import UntoldMap, write_map
 from memlab.kernels.user.shared_arrays import PointerUse, SharedArray, find_shared_arrays
 
 if TYPE_CHECKING:
     from memlab.kernels.host_code.machine import RecordedLaunch
-    from memlab.kernels.signature import KernelParameter, Signature
+    from memlab.kernels.signature import Signature
     from memlab.kernels.user.kernel import UserKernel
 
 INDEX_DTYPES = ("i32", "i64", "u32", "u64")
@@ -109,6 +120,9 @@ class _Surroundings:
         names: The names of unknown numbers.
         smallest: The elements of the smallest array whose size is a number; None if there is none.
         shared: The arrays that parameters of the kernel pass, by their memory.
+        mapped: What the kernel does with the memory of tensor maps, by this memory.
+        owners: Names and types of the arrays of tensor maps that no pointer passes, by their
+            memory, as far as they have been proposed.
         sizes: The sizes of arrays that the host code does not tell: see `ProposedLaunch`.
     """
 
@@ -116,6 +130,8 @@ class _Surroundings:
     names: _Names
     smallest: int | None
     shared: Mapping[Allocation, SharedArray]
+    mapped: Mapping[Allocation, PointerUse] = field(default_factory=dict)
+    owners: dict[Allocation, tuple[str, str]] = field(default_factory=dict)
     sizes: dict[str, tuple[str, int]] = field(default_factory=dict)
 
 
@@ -161,11 +177,17 @@ def propose_launch(
     if len(values) > len(signature.parameters):
         gaps[-1] = f"it passes {len(values)} arguments"
     uses = _uses(signature.parameters, stored, loaded)
+    mapped = _mapped(values, uses)
+    shared_arrays = find_shared_arrays(signature.parameters, values, uses)
     around = _Surroundings(
         launch.time,
         names,
         _smallest_count(signature.parameters, values),
-        find_shared_arrays(signature.parameters, values, uses),
+        {
+            allocation: replace(each, use=each.use.joined(mapped.get(allocation)))
+            for allocation, each in shared_arrays.items()
+        },
+        mapped,
     )
     for index, parameter in enumerate(signature.parameters):
         value = values[index] if index < len(values) else Unresolved(parameter.name)
@@ -272,7 +294,7 @@ def _argument(
     if parameter.kind == "pointer":
         return _array(parameter, value, use, around)
     if takes_tensor_map(parameter):
-        raise _Gap(f"is a tensor map, which the host code does not tell: write {EXAMPLE}")
+        return _tensor_map(parameter, value, use, around)
     if not isinstance(value, Record) or parameter.parts is None:
         raise _Gap("is a structure whose members the host code does not tell")
     members = []
@@ -287,6 +309,55 @@ def _argument(
             text = _number_text(held, around.names)
             members.append(text or around.names.fresh(_name_of(held, part.name)))
     return f"struct={','.join(members)}" if members else "struct"
+
+
+def _mapped(values: Sequence[Value], uses: Sequence[PointerUse]) -> dict[Allocation, PointerUse]:
+    """What a kernel does with the memory of the tensor maps that are passed."""
+    mapped: dict[Allocation, PointerUse] = {}
+    for value, use in zip(values, uses, strict=False):
+        allocation = allocation_of(value.address) if isinstance(value, EncodedMap) else None
+        if allocation is not None:
+            mapped[allocation] = use.joined(mapped.get(allocation))
+    return mapped
+
+
+def _tensor_map(
+    parameter: KernelParameter, value: Value, use: PointerUse, around: _Surroundings
+) -> str:
+    """The specification of a tensor map: of the array of another argument, or of its own."""
+    if not isinstance(value, EncodedMap):
+        raise _Gap(f"is a tensor map, which the host code does not tell: write {EXAMPLE}")
+    try:
+        text = write_map(value, lambda number_: _number_text(number_, around.names))
+    except UntoldMap as error:
+        raise _Gap(f"is a tensor map {error}: write {EXAMPLE}") from None
+    pointer = as_pointer(value.address)
+    if not isinstance(pointer, Pointer):
+        pointer = Pointer(Allocation(parameter.name, None))
+    allocation, name, dtype = pointer.allocation, parameter.name, text.dtype
+    if shared := around.shared.get(allocation):
+        passed = shared.parameter
+        name, dtype = passed.name, passed.dtype or passed.member_dtype
+        start = shared.start_of(replace(passed, dtype=dtype), pointer.offset)
+    else:
+        name, dtype = around.owners.get(allocation, (name, dtype))
+        start = pointer.offset.scaled(Fraction(1, dtype_bytes(NUMPY_DTYPES[dtype])))
+    place = None if start is None else start.whole
+    is_own = shared is None and allocation not in around.owners
+    if not dtype or dtype_bytes(NUMPY_DTYPES[dtype]) != dtype_bytes(NUMPY_DTYPES[text.dtype]):
+        raise _Gap(f"is a tensor map of an array whose elements have another size: write {EXAMPLE}")
+    if place is None or place < 0 or (is_own and place):
+        raise _Gap(f"is a tensor map that begins within an array: write {EXAMPLE}")
+    if not is_own:
+        behind = f"+{place}" if place else ""
+        return f"{TENSOR_MAP}=@{name}{behind}{text.extents}{text.options}"
+    if name.isidentifier():
+        around.owners[allocation] = name, dtype
+    role = _role(allocation, around.time, around.mapped.get(allocation, use))
+    array = KernelParameter(name, "pointer", dtype, "", 8, dtype_bytes(NUMPY_DTYPES[dtype]))
+    fill = "" if role == "out" else _fill(array, allocation, text.count, around)
+    prefix = "" if role == "in" else f"{role}:"
+    return f"{TENSOR_MAP}={prefix}{dtype}{text.extents}{text.options}{fill}"
 
 
 def _member(value: Value, path: str) -> Value | None:

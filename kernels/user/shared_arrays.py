@@ -23,6 +23,12 @@ class PointerUse:
     is_written: bool
     is_read: bool
 
+    def joined(self, other: PointerUse | None) -> PointerUse:
+        """What a kernel does through one of two pointers; None for no other one."""
+        if other is None:
+            return self
+        return PointerUse(self.is_written or other.is_written, self.is_read or other.is_read)
+
 
 @dataclass(frozen=True)
 class SharedArray:

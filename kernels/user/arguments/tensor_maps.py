@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from math import prod
 from typing import Literal, NamedTuple, TypeVar, cast
 
 from memlab.errors import UsageError, suggest_nearest
@@ -12,8 +14,11 @@ from memlab.kernels.launch import (
     TENSOR_MAP_BYTES,
     ArrayAlias,
     Buffer,
+    InMemoryArray,
+    NpyFile,
     TensorBox,
     TensorMap,
+    dtype_bytes,
 )
 from memlab.kernels.signature import KernelParameter
 from memlab.kernels.tensor_maps import INTERLEAVES, PROMOTIONS, SWIZZLES, check_tensor_map
@@ -201,22 +206,42 @@ def bind_tensor_map(
             f"__grid_constant__ {_TYPE}"
         )
     array: Buffer | ArrayAlias
+    extents = argument.shape
     if isinstance(argument.array, AliasSpecification):
         array = ArrayAlias(parameter.name, argument.array.array, "", argument.array.start)
         dtype = ""
     else:
         given = argument.array
         dtype = NUMPY_DTYPES[given.dtype]
-        array = Buffer(parameter.name, given.shape, dtype, given.role, given.fill)
+        shape = given.shape
+        if argument.strides_bytes and not isinstance(given.fill, NpyFile | InMemoryArray):
+            extents = extents or shape
+            shape = _padded(shape, argument.strides_bytes, dtype_bytes(dtype))
+        array = Buffer(parameter.name, shape, dtype, given.role, given.fill)
     return TensorMap(
         parameter.name,
         array,
         dtype,
-        argument.shape,
+        extents,
         argument.box,
         argument.strides_bytes,
         argument.conversion,
     )
+
+
+def _padded(
+    shape: tuple[int, ...], strides_bytes: tuple[int, ...], element_bytes: int
+) -> tuple[int, ...]:
+    """The shape of an array that holds a tensor whose rows have gaps; the same without any."""
+    pitches = (*strides_bytes, element_bytes)
+    last = sum((extent - 1) * pitch for extent, pitch in zip(shape, pitches, strict=False))
+    elements = last // element_bytes + 1
+    if elements <= prod(shape) or len(pitches) != len(shape) or min(pitches) < 1:
+        return shape
+    padded = (shape[0], *(outer // inner for outer, inner in pairwise(pitches)))
+    is_nested = all(outer % inner == 0 for outer, inner in pairwise(pitches))
+    fits = all(wide >= extent for wide, extent in zip(padded, shape, strict=True))
+    return padded if is_nested and fits else (elements,)
 
 
 def with_array(item: AnyMap, pointer: Buffer | ArrayAlias, arrays: Mapping[str, Buffer]) -> AnyMap:

@@ -803,3 +803,19 @@ def test_a_function_whose_recursion_nothing_ends_does_not_keep_the_rest_from_bei
     assert launches(code) == ["k 64,1,1|128,1,1|0|Unresolved,Unresolved,7"]
     halves = "int halves(int n) { return n < 2 ? 0 : 1 + halves(n / 2); }"
     assert launches(halves + main("k<<<halves(32), 32>>>(y, x, 7);"))[0].startswith("k 5,1,1|")
+
+
+def test_names_are_those_of_the_namespace() -> None:
+    code = (
+        KERNEL
+        + "const int size = 7; int width() { return 9; } struct S { int a; };"
+        + "namespace a { int size = 1; int width() { return 2; } struct S { int a[4]; };"
+        + " void run(float* x) { size += 2; k<<<size, width()>>>(x, x, sizeof(S)); } }"
+        + "namespace b { int size = 5; int width() { return 3; } struct S { int a[8]; };"
+        + " void run(float* x) { k<<<size, width()>>>(x, x, sizeof(S)); } }"
+        + "int main() { float* x; a::run(x); b::run(x); k<<<size, width()>>>(x, x, sizeof(S)); }"
+    )
+    assert [each.replace("?,?,", "") for each in launches(code)[:2]] == [
+        "k 3,1,1|2,1,1|0|Unresolved,Unresolved,16",
+        "k 5,1,1|3,1,1|0|Unresolved,Unresolved,32",
+    ]
