@@ -126,6 +126,8 @@ class DeviceProperties(Presentable):
         blocks_per_clock: Blocks that the device starts per SM clock.
         shortest_kernel_s: The time of an empty kernel, as a profiler measures it.
         dram_access_bytes: Bytes that DRAM reads for one missed 32-byte sector.
+        dram_launch_bytes: Bytes that a launch reads from DRAM besides its machine code and what its
+            threads access, with cold caches: parameters and descriptors; 0 if unknown.
         register_latency_clocks: From an FMA to a dependent FMA.
         dram_achievable_fraction: The bandwidth of a plain read as a fraction of the peak.
         issue_slots_per_clock_per_sm: Warp instructions that an SM issues per clock.
@@ -257,6 +259,7 @@ class DeviceProperties(Presentable):
     l2_bytes_per_clock: float | None = None
     l2_write_bytes_per_clock: float | None = None
     dram_access_bytes: int | None = None
+    dram_launch_bytes: int | None = None
     blocks_per_clock: float | None = None
     shortest_kernel_s: float | None = None
     register_latency_clocks: float | None = None

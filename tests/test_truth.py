@@ -102,3 +102,11 @@ def test_an_h200_counted_as_many_operations(name: str) -> None:
     assert found["iop"] == pytest.approx(counted["iop"], rel=1e-3)
     # The move of a constant by HADD2 is among the hardware's.
     assert found["flop_16_bit"] == pytest.approx(counted["flop_16_bit"], rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["copy-one-block", "edit-distance", "shared-ints-8"])
+def test_an_h200_read_as_much_for_a_small_launch(name: str) -> None:
+    """Its code and what starts it: 88 of 120, 120 of 4216 and all of 104 sectors."""
+    case = next(case for case in WRITTEN if case.name == name)
+    found, counted = modelled(case).counters, measured_launches()[name].counters
+    assert found["dram_read_bytes"] == pytest.approx(counted["dram_read_bytes"], rel=0.05)

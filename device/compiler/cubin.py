@@ -76,6 +76,15 @@ def machine_code_sha256(cubin: bytes, entry: str) -> str:
     return hashlib.sha256(_sections_with(cubin, entry)[f".text.{entry}"].data).hexdigest()
 
 
+def machine_code_bytes(cubin: bytes, entry: str) -> int:
+    """The size of a kernel's machine code, bytes.
+
+    Raises:
+        UsageError: The bytes are no cubin, or hold no kernel of this name.
+    """
+    return _sections_with(cubin, entry)[f".text.{entry}"].size
+
+
 def launch_bounds(cubin: bytes, entry: str) -> LaunchBounds:
     """Read the launch bounds of a kernel: a driver refuses other blocks and clusters.
 

@@ -36,6 +36,7 @@ RANGES = (
     Range("shared_memory_per_block_optin_bytes", 2**12, 2**24, "in bytes: 99 KiB are 101_376"),
     Range("shared_memory_per_multiprocessor_bytes", 2**12, 2**24, "in bytes"),
     Range("dram_access_bytes", 16, 2**10, "in bytes"),
+    Range("dram_launch_bytes", 1, 2**16, "in bytes"),
     Range("_hz", 1e8, 1e11, "in Hz: 1725 MHz are 1_725_000_000"),
     Range("_bytes_per_s", 1e9, 1e15, "in bytes per second: 448 GB/s are 4.48e11"),
     Range("_bytes_per_s_by_sms", 1e6, 1e15, "in bytes per second: 448 GB/s are 4.48e11"),

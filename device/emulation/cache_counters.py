@@ -100,6 +100,17 @@ def model_caches(
     return CacheCounters(counters, levels)
 
 
+def launch_read_bytes(code_bytes: int, properties: DeviceProperties) -> int:
+    """Bytes that a launch with cold caches reads from DRAM besides what its threads access.
+
+    That is its machine code, once, and what the device needs to start it; 0 where that is unknown.
+    """
+    if properties.dram_launch_bytes is None:
+        return 0
+    access_bytes = properties.dram_access_bytes or SECTOR_BYTES
+    return properties.dram_launch_bytes + -(-code_bytes // access_bytes) * access_bytes
+
+
 def l2_hit_rate(counters: Counters) -> float:
     """The share of the sectors that loads read from the L2 that hit it."""
     reads = counters.l2_read_sectors

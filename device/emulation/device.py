@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from memlab.device import time_model
 from memlab.device.budget import Budget, EmulationMemoryError, EmulationTimeoutError
 from memlab.device.compiler.compile import CompiledKernel, code_record, compile_launch
+from memlab.device.compiler.cubin import machine_code_bytes
 from memlab.device.compiler.ptx_text import waits_for_grid
 from memlab.device.emulation import cache_counters, counting, representative_block, totals
 from memlab.device.emulation.address_names import accessed_arrays
@@ -295,8 +296,7 @@ def emulate(
         block = representative_block.record_block(execution)
     block = representative_block.find_representative(execution, block, sectors, counted)
     active = address_streams.ActiveRegion(block.region, block.stream.equivalent_blocks(sectors))
-    required = block_requirements(launch, compiled.resources)
-    carveout = block_allocation(properties, required).carveout_bytes
+    allocation = block_allocation(properties, block_requirements(launch, compiled.resources))
     instructions = instruction_counters(executed, program, tally)
     integers = (
         totals.integer_operations(program, tally)
@@ -319,7 +319,9 @@ def emulate(
         block.stream,
         active,
         block.lane_instructions_per_block,
-        cache_counters.cache_geometry(properties, resident.blocks_per_sm, carveout),
+        cache_counters.cache_geometry(
+            properties, resident.blocks_per_sm, allocation.carveout_bytes
+        ),
     )
     contention = block.contention
     if not isinstance(graph, DisassemblyError):
@@ -344,6 +346,7 @@ def emulate(
             counters,
             contention,
         )
+    counters = _with_launch_reads(counters, launch, compiled, properties)
     work = time_model.LaunchWork(
         blocks=launch.blocks,
         counters=counters,
@@ -366,6 +369,15 @@ def emulate(
         if isinstance(executed, DisassemblyError)
         else listed_instructions(executed, program),
     )
+
+
+def _with_launch_reads(
+    counters: Counters, launch: Launch, compiled: CompiledKernel, properties: DeviceProperties
+) -> Counters:
+    """Add what a launch reads from DRAM besides what its threads access."""
+    code_bytes = machine_code_bytes(compiled.cubin, launch.entry) if compiled.cubin else 0
+    launch_bytes = cache_counters.launch_read_bytes(code_bytes, properties)
+    return replace(counters, dram_read_bytes=counters.dram_read_bytes + launch_bytes)
 
 
 def _flow_graph(launch: Launch, compiled: CompiledKernel) -> FlowGraph | DisassemblyError:

@@ -30,8 +30,9 @@ pytestmark = pytest.mark.slow
 THREADS, SECTOR = 256, 32
 launch_of = partial(launches.launch_of, threads=THREADS)
 H200 = loader.load_datasheet("h200")
-EXACT = replace(H200, dram_access_bytes=SECTOR, l2_partitions=1)
-"""An H200 whose DRAM accesses are one sector, and whose L2 is in one piece."""
+EXACT = replace(H200, dram_access_bytes=SECTOR, l2_partitions=1, dram_launch_bytes=None)
+"""An H200 whose DRAM accesses are one sector, whose L2 is in one piece, and whose launches read
+nothing but what their threads access."""
 
 SPMV = """extern "C" __global__ void k(const int *rowptr, const int *col, const double *val,
                                          const double *x, double *y, int rows)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from memlab.device.compiler.compile import compile_launch
@@ -11,7 +13,8 @@ from memlab.device.emulation.device import emulate
 from memlab.device.emulation.execution import Execution
 from memlab.kernels.catalog import find_kernel
 
-H200 = loader.load_datasheet("h200")
+H200 = replace(loader.load_datasheet("h200"), dram_launch_bytes=None)
+"""An H200 whose launches read nothing but what their threads access."""
 
 
 @pytest.mark.parametrize("name", ["blur", "filter-local", "permuted"])
