@@ -341,6 +341,7 @@ def emulate(
             block,
             min(active.block_equivalents / launch.blocks, 1.0),
             launch.blocks,
+            launch.cluster_blocks,
             tally,
             cached.levels,
             counters,

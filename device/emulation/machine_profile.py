@@ -43,6 +43,7 @@ def machine_profile(
     block: RepresentativeBlock,
     active_share: float,
     blocks: int,
+    cluster_blocks: int,
     tally: Tally,
     levels: Mapping[int, AccessLevels],
     counters: Counters,
@@ -56,6 +57,7 @@ def machine_profile(
         block: The block that stands for the others.
         active_share: The share of blocks that touch memory.
         blocks: Blocks of the grid.
+        cluster_blocks: Blocks of a cluster; 1 where blocks form none.
         tally: The counts of the whole grid.
         levels: Where the sectors of each memory instruction are served.
         counters: The counters of the whole grid.
@@ -98,6 +100,7 @@ def machine_profile(
         served_reads=counters.l2_read_sectors / counters.lrc_read_sectors
         if counters.lrc_read_sectors
         else 1.0,
+        cluster_blocks=cluster_blocks,
         work_ratio=_work_ratio(block, active_share, tally, blocks),
         dram_sector_bytes=counters.dram_read_bytes / missed if missed else SECTOR_BYTES,
         dram_written_sector_bytes=counters.dram_write_bytes / stored if stored else 0.0,
@@ -153,7 +156,8 @@ def _accesses(
     """The accesses of each memory instruction, from the PTX instruction that it comes from."""
     by_line: dict[int, list[int]] = {}
     for index, step in enumerate(program.steps):
-        if step.row.kind in _ACCESS_KINDS and tally.requests[index]:
+        requests = tally.requests[index] + tally.remote_requests[index]
+        if step.row.kind in _ACCESS_KINDS and requests:
             by_line.setdefault(step.instruction.ptx_line, []).append(index)
     accesses = {}
     for number, instruction in enumerate(code.instructions):
@@ -182,9 +186,11 @@ def _mean_access(
     contention: Mapping[int, AtomicContention],
 ) -> Access:
     """The mean request of some PTX instructions."""
-    requests = sum(tally.requests[index] for index in indices)
+    remote = sum(tally.remote_requests[index] for index in indices)
+    own = sum(tally.requests[index] for index in indices)
+    requests = max(own, 1)
     sectors = sum(tally.sectors[index] for index in indices)
-    passes = sum(tally.wavefronts[index] for index in indices) / requests
+    passes = sum(tally.wavefronts[index] for index in indices) / requests if own else 1.0
     missed = dram = 0.0
     if sectors:
         served = [(levels[index], tally.sectors[index]) for index in indices if index in levels]
@@ -200,4 +206,6 @@ def _mean_access(
         sharing_lanes=_sharing_lanes(indices, program, tally),
         slice_passes=max(met.slice_passes for met in atomics),
         sector_passes=max(met.sector_passes for met in atomics),
+        remote=remote / (own + remote),
+        remote_sectors=sum(tally.remote_sectors[index] for index in indices) / max(remote, 1),
     )

@@ -30,6 +30,7 @@ from memlab.device.sm_model.pipes import (
     ADDRESS_CLOCKS,
     ARRIVAL_CLOCKS,
     QUEUE_DEPTH,
+    Issue,
     awaited_of,
     issue_of,
     product_wavefronts,
@@ -66,6 +67,14 @@ which one read of the L2 serves several, at 13.6 TB/s (`memlab peaks` on an H200
 _ATOMIC_CLOCKS = 1.0
 """An L2 slice takes an atomic on one address per clock (NVIDIA Kepler GK110 whitepaper), where the
 device gives no other figure."""
+_REMOTE_LATENCY_CLOCKS = 181.0
+"""Of a load of another block's shared memory: 181 clocks in clusters of two blocks and 184 to 213
+in larger ones, on an H800 (Luo et al., "Dissecting the NVIDIA Hopper Architecture through
+Microbenchmarking and Multiple Level Analysis", arXiv 2501.12084; 180 in their arXiv 2402.13499)."""
+_REMOTE_BYTES_PER_CLOCK = {"2": 3.27e12 / (114 * 1.755e9), "4": 2.65e12 / (114 * 1.755e9)}
+"""That an SM reads of other SMs' shared memory, by the blocks of a cluster: 3.27 and 2.65 TB/s of
+an H800 PCIe with 114 SMs at 1755 MHz (Luo et al., "Benchmarking and Dissecting the Nvidia Hopper
+GPU Architecture", arXiv 2402.13499, ring-based copies). No figure is known for more blocks."""
 _LANES_MOST = 32
 _LINE_SECTORS = LINE_BYTES / SECTOR_BYTES
 _NO_WINDOW = 1e6
@@ -213,7 +222,15 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
         bank_latency=float(l2_latencies.mean()),
         arrival_clocks=ARRIVAL_CLOCKS,
         least_sectors=_L2_ACCESS_SECTORS,
+        cluster_clocks=_REMOTE_LATENCY_CLOCKS if profile.cluster_blocks > 1 else opening,
+        remote_sector_clocks=_remote_sector_clocks(profile),
     )
+
+
+def _remote_sector_clocks(profile: LaunchProfile) -> float:
+    """Clocks per sector of accesses to other blocks' shared memory."""
+    rate = figure_at(_REMOTE_BYTES_PER_CLOCK, profile.cluster_blocks)
+    return SECTOR_BYTES / rate if rate else 0.0
 
 
 def dram_fraction(written_share: float, sector_bytes: float, properties: DeviceProperties) -> float:
@@ -327,14 +344,36 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         if instruction.name == "ATOMS" and access.sharing_lanes > 1:
             _share_address(step, instruction, access.sharing_lanes, properties)
         step["lines"], step["sectors"] = max(access.lines, 1e-3), access.sectors
+        _reach_others(step, issue, access, profile, properties)
         if copies:  # by the copy engine, past the data stage
             step["passes"], step["lines"] = 0.0, max(access.sectors / _LINE_SECTORS, 1e-3)
         step["missed"], step["dram"] = access.missed, access.dram
         if issue.kind == Kind.ATOMIC:
             step["serial"] = active_sms * _atomic_clocks(instruction, access, properties)
-        step["written"] = profile.dram_written_sector_bytes
-        step["copies"] = instruction.name == "LDGSTS"
+        step["written"], step["copies"] = (
+            profile.dram_written_sector_bytes,
+            instruction.name == "LDGSTS",
+        )
     return steps
+
+
+def _reach_others(
+    step: Steps,
+    issue: Issue,
+    access: Access,
+    profile: LaunchProfile,
+    properties: DeviceProperties,
+) -> None:
+    """Let the requests that go to other blocks' shared memory take the network between SMs.
+
+    The other SM is taken to execute an atomic like one of its own.
+    """
+    known = _BEFORE_L1_CLOCKS + _remote_sector_clocks(profile)  # what was measured has both
+    step["remote"], step["remote_sectors"] = access.remote, access.remote_sectors
+    step["remote_latency"] = _REMOTE_LATENCY_CLOCKS - known
+    shared, atomic = properties.shared_latency_clocks, properties.shared_atomic_latency_clocks
+    if issue.kind == Kind.ATOMIC and shared and atomic:
+        step["remote_latency"] += atomic - shared
 
 
 _CONSTANT_OPERAND = re.compile(r"c\[(0x[0-9a-f]+)\]\[(0x[0-9a-f]+)\]")

@@ -36,6 +36,7 @@ _CONSTANT = {"LDC"}
 _COPIES = {"UBLKCP", "UBLKRED", "UTMALDG", "UTMASTG", "UTMAREDG"}
 """What the copy engine executes; `UBLKCP.S.G` copies to shared memory, `.G.S` from there."""
 _BARRIER_KINDS = {"PHASECHK": Kind.TEST, "ARRIVE": Kind.CHANGE}
+_CLUSTER_BARRIER = {"UCGABAR_ARV": Kind.ARRIVE_CLUSTER, "UCGABAR_WAIT": Kind.AWAIT_CLUSTER}
 _SPECIAL_REGISTERS = {"S2R", "S2UR", "CS2R", "VOTE", "VOTEU", "R2UR", "REDUX", "MATCH"}
 
 _FMA_HALVES = 2
@@ -126,6 +127,8 @@ def issue_of(step: MachineInstruction, properties: DeviceProperties) -> Issue:
     if name in _COPIES:
         out = ".G.S" in opcode or name not in ("UBLKCP", "UTMALDG")
         return Issue(Kind.COPY_OUT if out else Kind.COPY, Unit.UNIFORM, 2.0)
+    if name in _CLUSTER_BARRIER:
+        return Issue(_CLUSTER_BARRIER[name], Unit.UNIFORM, 2.0)
     if name == "SYNCS":
         kind = next((kind for word, kind in _BARRIER_KINDS.items() if word in opcode), Kind.FIXED)
         return Issue(kind, Unit.MISCELLANEOUS, 1.0, properties.shared_latency_clocks or 0.0)

@@ -23,6 +23,9 @@ class Access:
         sharing_lanes: Of an atomic on shared memory, the lanes of a warp that have one address.
         slice_passes: Of an atomic, the passes in the slice of the L2 that all blocks use most.
         sector_passes: Of an atomic, the passes in the sector that all blocks use most.
+        remote: The share of the requests that go to shared memory of another block of the cluster;
+            the figures above are of the others.
+        remote_sectors: 32-byte sectors of such a request.
     """
 
     passes: float
@@ -33,6 +36,8 @@ class Access:
     sharing_lanes: float = 1.0
     slice_passes: float = 0.0
     sector_passes: float = 0.0
+    remote: float = 0.0
+    remote_sectors: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class LaunchProfile:
         barriers: What the warps of a block do to `mbarrier`s.
         served_reads: The share of the sectors that the L1s read which the L2 serves one by one; its
             request coalescer merges the others with these.
+        cluster_blocks: Blocks of a cluster; 1 where blocks form none.
     """
 
     code: MachineCode
@@ -67,3 +73,4 @@ class LaunchProfile:
     work_ratio: float = 1.0
     barriers: BarrierOperations = field(default_factory=BarrierOperations)
     served_reads: float = 1.0
+    cluster_blocks: int = 1

@@ -64,19 +64,23 @@ class Kind(IntEnum):
     COPY_OUT = 13  # a copy by the copy engine to global memory
     PRODUCT = 14  # a product of a warpgroup, which completes later
     AWAIT_PRODUCTS = 15  # waits until only some groups of products are under way
+    ARRIVE_CLUSTER = 16  # arrives at the barrier of the cluster
+    AWAIT_CLUSTER = 17  # waits there for the others
 
 
 class Stall(IntEnum):
     """Why a warp does not issue (Nsight Compute, Profiling Guide, "Warp Stall Reasons")."""
 
     WAIT = 0  # for the stall count of the instruction before
-    LONG_SCOREBOARD = 1  # for a result of global or local memory, or a texture
+    LONG_SCOREBOARD = (
+        1  # for a result of global or local memory, a texture, or another block's memory
+    )
     SHORT_SCOREBOARD = 2  # for a result of shared memory, a special function, a shuffle
     LG_THROTTLE = 3  # the queue of global and local accesses is full
     MIO_THROTTLE = 4  # the queue of the other memory instructions is full
     MATH_PIPE_THROTTLE = 5  # the pipe is taken
     DISPATCH_STALL = 6  # the registers of one bank are being read
-    BARRIER = 7  # other warps of the block have not arrived
+    BARRIER = 7  # other warps of the block, or of its cluster, have not arrived
     MEMBAR = 8  # for a memory fence
     NO_INSTRUCTION = 9  # the code is not there
     IMC_MISS = 10  # an operand in constant memory is not there
@@ -104,6 +108,9 @@ class Step(Record):
     dram: float  # share of the missed that the L2 does not have
     written: float  # bytes that DRAM writes sooner or later for each sector
     serial: float  # clocks that the L2 is busy with an atomic's operations on one address
+    remote: float  # share of its requests that go to shared memory of another block
+    remote_sectors: float  # 32-byte sectors of one of these
+    remote_latency: float  # clocks from the last of them to the result
     groups: int  # of an AWAIT: the groups that may still be under way
     copies: int  # 1 for an asynchronous copy, which COMMIT covers, or a product that ends a group
     site: int  # the list of barrier operations that it takes the next one of; NONE
@@ -155,7 +162,8 @@ class Warp(Record):
     awaited: Annotated[Pointer[int], SCOREBOARDS]  # the reason of waiting for it
     since: float  # when it reached the barrier
     barrier: int  # the instruction that waits there
-    tested: int  # the barrier in shared memory that it waits for; NONE
+    joined: int  # times that it has arrived at the barrier of the cluster
+    tested: int  # the barrier in shared memory that it waits for, or that of the cluster; NONE
     phases: int  # of that barrier, which must be complete
     multiplied: float  # when all its products are complete
     closed: int  # groups of products so far
@@ -168,6 +176,11 @@ class Slot(Record):
     running: int  # warps that have not ended
     arrived: int  # warps that wait at the barrier
     released: float  # when the barrier has seen the last of them
+    joined: int  # warps that have arrived at the barrier of the cluster
+    meeting: int  # warps that wait there
+    last_joined: float  # when the last of them did
+    meetings: int  # times that the barrier of the cluster has opened
+    met: float  # when it opened last
 
 
 class Machine(Record):
@@ -213,6 +226,8 @@ class Machine(Record):
     operations: Pointer[Operation]
     first_operation: Pointer[int]  # by warp of a block and site; one item more
     arrival_clocks: float  # from an arrival until a warp that waits for it goes on
+    cluster_clocks: float  # the same of the barrier of a cluster
+    remote_sector_clocks: float  # of the network between SMs, this SM's share
 
     # State.
     states: Pointer[Barrier]  # by slot and barrier
@@ -235,6 +250,7 @@ class Machine(Record):
     barrier_free: float
     l2_free: float
     port_free: float
+    remote_free: float  # the network to the other SMs
     atomic_free: float  # when the sector that all atomics want is free
     dram_free: float
     drained: float  # when the last store is complete

@@ -74,6 +74,8 @@ class Rates:
         bank_latency: Clocks until a line of constant memory is there, at its first use.
         arrival_clocks: Clocks from an arrival at a barrier in shared memory until a warp that
             waits for it goes on.
+        cluster_clocks: The same of the barrier of a cluster.
+        remote_sector_clocks: Clocks per sector of an access to another block's shared memory.
     """
 
     block_interval: float = 0.0
@@ -98,6 +100,8 @@ class Rates:
     fetch_ahead: int = 0
     bank_latency: float = 0.0
     arrival_clocks: float = 0.0
+    cluster_clocks: float = 0.0
+    remote_sector_clocks: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -216,7 +220,8 @@ def run(work: Workload, rates: Rates) -> Simulated:
         *("barrier_clocks", "barrier_latency", "read_sector_clocks", "write_sector_clocks"),
         *("port_sector_clocks", "dram_byte_clocks", "dram_sector_bytes", "backlog"),
         *("fetch_first", "fetch_latency", "fetch_interval", "fetch_ahead"),
-        *("bank_latency", "least_sectors", "arrival_clocks"),
+        *("bank_latency", "least_sectors", "arrival_clocks", "cluster_clocks"),
+        "remote_sector_clocks",
     ):
         machine[name] = getattr(rates, name)
     function: Compiled[Any] = cast(Any, simulation_code.simulate)

@@ -44,11 +44,11 @@ _LOCAL, _LOAD, _STORE, _ATOMIC, _SYNCHRONIZE, _COMMIT, _AWAIT, _CONSTANT = map(
         *(Kind.AWAIT, Kind.CONSTANT),
     ),
 )
-_TEST, _CHANGE, _COPY, _COPY_OUT, _PRODUCT, _AWAIT_PRODUCTS = map(
+_TEST, _CHANGE, _COPY, _COPY_OUT, _PRODUCT, _AWAIT_PRODUCTS, _ARRIVE_CLUSTER, _AWAIT_CLUSTER = map(
     int,
     (
         *(Kind.TEST, Kind.CHANGE, Kind.COPY, Kind.COPY_OUT, Kind.PRODUCT),
-        Kind.AWAIT_PRODUCTS,
+        *(Kind.AWAIT_PRODUCTS, Kind.ARRIVE_CLUSTER, Kind.AWAIT_CLUSTER),
     ),
 )
 _MEMORY, _FMA, _HEAVY, _LITE = map(int, (Unit.MEMORY, Unit.FMA, Unit.FMA_HEAVY, Unit.FMA_LITE))
@@ -163,6 +163,8 @@ def _start_block(m: Machine, slot: int, clock: float) -> None:
     _put_first(m.youngest_first, slot)
     place = m.places[slot]
     place.running, place.arrived, place.released = m.warps_per_block, 0, 0.0
+    place.joined, place.last_joined, place.meetings, place.met = 0, 0.0, 0, 0.0
+    place.meeting = 0
     for barrier in range(m.barriers):
         state = m.states[slot * m.barriers + barrier]
         state.pending, state.transactions = m.arrivals[barrier], 0
@@ -173,7 +175,7 @@ def _start_block(m: Machine, slot: int, clock: float) -> None:
         warp.slot, warp.copied, warp.committed = slot, 0.0, 0
         for board in range(SCOREBOARDS):
             warp.boards[board] = 0.0
-        warp.tested, warp.multiplied, warp.closed = 0 + NONE, 0.0, 0
+        warp.tested, warp.multiplied, warp.closed, warp.joined = 0 + NONE, 0.0, 0, 0
         warp.member = member if idle == 0 else NONE
         for group in range(GROUPS):
             warp.groups[group] = 0.0
@@ -234,6 +236,16 @@ def _prepare(m: Machine, number: int, clock: float) -> None:
             if known > ready:
                 step.stalls[_LONG] += known - ready
                 ready = known
+    if step.kind == _AWAIT_CLUSTER:
+        place = m.places[warp.slot]
+        if place.meetings < warp.joined:
+            warp.ready, warp.since, warp.tested = _NEVER, ready, m.barriers
+            place.meeting += 1
+            _open_complete(m, warp.slot, place)
+            return
+        if place.met > ready:
+            step.stalls[_BARRIER] += place.met - ready
+            ready = place.met
     rounded = float(_whole(ready + 0.999))
     step.stalls[reason] += rounded - ready
     for bank in range(BANKS):
@@ -348,7 +360,9 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
     if step.unit == _MEMORY:
         begin = _enqueue(m, scheduler, step, clock)
         read = begin
-        if step.kind == _LOCAL:
+        if step.remote > 0.0 and _chance(m) < step.remote:
+            done = _reach(m, step, begin)
+        elif step.kind == _LOCAL:
             done = begin + step.latency
         elif step.kind == _LOAD:
             done = _load(m, step, begin)
@@ -401,6 +415,42 @@ def _asynchronous(m: Machine, number: int, warp: Warp, step: Step, clock: float)
         _operate(m, number, step, _load(m, step, clock))
     elif step.kind == _COPY_OUT:
         _store(m, step, clock)
+    elif step.kind == _ARRIVE_CLUSTER:
+        place = m.places[warp.slot]
+        warp.joined += 1
+        place.joined += 1
+        place.last_joined = _later(place.last_joined, clock)
+        if place.joined >= place.running:
+            _meet(m, warp.slot, place)
+
+
+@compiled(inline=False)
+def _reach(m: Machine, step: Step, begin: float) -> float:
+    """Access the shared memory of another block; return when the result is there."""
+    m.remote_free = _later(begin, m.remote_free) + step.remote_sectors * m.remote_sector_clocks
+    m.l1_free = _later(m.l1_free, m.remote_free - m.backlog)
+    m.drained = _later(m.drained, m.remote_free)
+    return m.remote_free + step.remote_latency
+
+
+@compiled(inline=False)
+def _meet(m: Machine, slot: int, place: Slot) -> None:
+    """Open the barrier of a cluster, at which all warps of a block have arrived.
+
+    Its other blocks are taken to arrive at the same time.
+    """
+    when = place.last_joined + m.cluster_clocks
+    place.joined, place.last_joined, place.met = 0, 0.0, when
+    place.meetings += 1
+    place.meeting = 0
+    for member in range(m.warps_per_block):
+        number = slot * m.warps_per_block + member
+        warp = m.warps[number]
+        if warp.running and warp.tested == m.barriers:
+            warp.tested = 0 + NONE
+            then = _later(when, warp.since)
+            m.steps[warp.step].stalls[_BARRIER] += then - warp.since
+            _prepare(m, number, then)
 
 
 @compiled(inline=True)
@@ -521,11 +571,17 @@ def _advance(m: Machine, number: int, warp: Warp, step: Step, clock: float) -> N
         place.arrived += 1
         place.released = _later(place.released, m.barrier_free)
         warp.ready, warp.since, warp.barrier = _NEVER, clock + 1.0, own
-        if place.arrived >= place.running:
-            _open(m, warp.slot, place)
+        _open_complete(m, warp.slot, place)
         return
     m.steps[warp.step].stalls[_WAIT] += then - clock - 1.0
     _prepare(m, number, then)
+
+
+@compiled(inline=True)
+def _open_complete(m: Machine, slot: int, place: Slot) -> None:
+    """Open the barrier of a block, if all of its warps that can arrive have done so."""
+    if place.arrived > 0 and place.arrived >= place.running - place.meeting:
+        _open(m, slot, place)
 
 
 @compiled(inline=False)
@@ -552,5 +608,7 @@ def _end(m: Machine, warp: Warp, clock: float) -> None:
     if place.running == 0:
         if m.started < m.blocks:
             _start_block(m, warp.slot, clock + 1.0)
-    elif place.arrived >= place.running:
-        _open(m, warp.slot, place)
+        return
+    _open_complete(m, warp.slot, place)
+    if place.joined >= place.running:
+        _meet(m, warp.slot, place)

@@ -10,7 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 import memlab
+from memlab.device.datasheets import loader
 from memlab.device.emulator.machine.memory import KernelFault
+from memlab.device.properties import clock_hz
 
 CUDA = r"""
 #include <cooperative_groups.h>
@@ -92,6 +94,19 @@ __global__ void registers(unsigned *out)
                : "=r"(own[at++]) : "l"(generic));
   unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
   for (int i = 0; i < 19; ++i) out[19 * block + i] = own[i];
+}
+
+__global__ void chase(unsigned *out, int n)
+{
+  __shared__ unsigned own[1024];
+  unsigned at = threadIdx.x;
+  for (int i = at; i < 1024; i += blockDim.x) own[i] = (i + 32) % 1024;
+  cg::this_cluster().sync();
+  unsigned *next = cg::this_cluster().map_shared_rank(own, cg::this_cluster().block_rank() ^ 1);
+#pragma unroll 1
+  for (int i = 0; i < n; ++i) at = next[at];
+  out[blockIdx.x * blockDim.x + threadIdx.x] = at;
+  cg::this_cluster().sync();
 }
 
 __global__ void beyond(int *out, int rank)
@@ -280,6 +295,17 @@ def test_a_large_grid_is_sampled_by_whole_clusters(monkeypatch: pytest.MonkeyPat
     assert coverage.blocks_emulated % 4 == 0
     assert not coverage.estimated
     assert run.measurement.counters.distributed_shared_sectors == 8 * blocks
+
+
+def test_a_chain_of_loads_takes_the_latency_of_the_network() -> None:
+    """181 clocks and three more sectors of 16.3 bytes a clock; address and branch take some 20."""
+    runs = [launch("chase", 2, 32, [memlab.out(64, np.uint32), n], cluster=2) for n in (100, 1100)]
+    clock = clock_hz(loader.load_datasheet("h200"))
+    assert clock is not None
+    short, long = (run.measurement.time.median_s * clock for run in runs)
+    assert 181 + 6 <= (long - short) / 1000 < 181 + 6 + 30
+    stalls = runs[1].measurement.stalls
+    assert max(stalls, key=lambda reason: stalls[reason]) == "long_scoreboard"
 
 
 def test_an_access_beyond_the_cluster_is_a_fault() -> None:

@@ -250,6 +250,76 @@ def test_a_warp_waits_at_the_barrier_for_the_last_one() -> None:
     assert stalls_of(steps, 1)[Stall.BARRIER] == (120 - 101) + (120 - 1)
 
 
+def remote(steps: Steps, at: int, **fields: float) -> None:
+    """Make an instruction a load of 4 sectors of another block's shared memory."""
+    load(steps, at, **{"remote": 1, "remote_sectors": 4, "remote_latency": 174, **fields})
+
+
+def test_a_chain_of_remote_loads_takes_their_latency() -> None:
+    steps = empty_steps(2)
+    remote(steps, 0)
+    steps[0]["awaited"] = Stall.LONG_SCOREBOARD
+
+    done = simulate(steps, *[(0, 2)] * 100, rates=Rates(remote_sector_clocks=2.0))
+
+    # A clock to issue, four for the address, 2 for each sector; the next one issues a clock later.
+    assert done.clocks == 100 * (1 + 4 + 4 * 2 + 174 + 1)
+    assert stalls_of(steps, 1) == {Stall.LONG_SCOREBOARD: 100 * (4 + 4 * 2 + 174)}
+
+
+@pytest.mark.parametrize("kind", [Kind.LOAD, Kind.STORE, Kind.ATOMIC])
+def test_remote_accesses_reach_the_rate_of_the_network(kind: Kind) -> None:
+    steps = empty_steps(2)
+    remote(steps, 0, kind=kind)
+
+    rates = Rates(remote_sector_clocks=2.0, backlog=400)
+    done = simulate(steps, *[(0, 2)] * 100, warps=32, rates=rates)
+
+    assert done.clocks == pytest.approx(32 * 100 * 4 * 2, rel=0.02)
+
+
+def test_part_of_the_requests_of_an_instruction_are_remote() -> None:
+    steps = empty_steps(2)
+    remote(steps, 0, latency=27, remote=0.25)
+
+    done = simulate(steps, *[(0, 2)] * 4000, rates=Rates(remote_sector_clocks=2.0))
+
+    mean = 6 + 0.75 * 27 + 0.25 * (4 * 2 + 174)
+    assert done.clocks / 4000 == pytest.approx(mean, rel=0.05)
+
+
+@pytest.mark.parametrize("late_work", [10, 100])
+def test_a_cluster_meets_when_the_last_warp_has_arrived(late_work: int) -> None:
+    """One warp arrives at once, works and waits; the other one arrives later."""
+    steps = empty_steps(5)
+    steps["unit"] = Unit.MISCELLANEOUS
+    steps[1]["kind"], steps[3]["kind"] = Kind.ARRIVE_CLUSTER, Kind.AWAIT_CLUSTER
+    early = np.array([(1, 2)] + [(2, 3)] * 50 + [(3, 5)])
+    late = np.array([(0, 1)] * late_work + [(1, 2), (3, 5)])
+    work = Workload(steps, (early, late), (0, 1), (0, 1), 1.0, 1, 1)
+
+    done = run(work, Rates(cluster_clocks=180.0))
+
+    opens = late_work + 180
+    assert stalls_of(steps, 3)[Stall.BARRIER] == (opens - 51) + (opens - late_work - 1)
+    assert done.clocks == opens + 2
+
+
+def test_warps_that_wait_for_their_cluster_hold_up_no_barrier_of_the_block() -> None:
+    steps = empty_steps(4)
+    steps["unit"] = Unit.MISCELLANEOUS
+    steps[0]["kind"], steps[1]["kind"] = Kind.SYNCHRONIZE, Kind.ARRIVE_CLUSTER
+    steps[2]["kind"] = Kind.AWAIT_CLUSTER
+    work = Workload(
+        steps, (np.array([(0, 4)]), np.array([(1, 4)])), (0, 0, 1), (0, 0, 1), 1.0, 1, 1
+    )
+
+    done = run(work, Rates(cluster_clocks=180.0, barrier_latency=20.0))
+
+    assert not done.stuck
+    assert done.clocks == pytest.approx(20 + 180, abs=5)
+
+
 def test_a_taken_pipe_is_told_from_a_turn_of_others() -> None:
     steps = empty_steps(100)
     steps["busy"], steps["unit"], steps["throttled"] = 4, Unit.ALU, 3 / 4
