@@ -133,6 +133,7 @@ class Addresses(Record):
     low: int  # least address of an active lane in that space
     high: int
     base: Address  # host address of the byte at address 0 of that space for this warp
+    remote: int  # 1 where that is shared memory of another block of the cluster
     pattern: Pointer[Pattern]  # null where lanes lie in several spaces or far apart
     version: int  # of the pattern, whose place another may have taken since
 

@@ -19,16 +19,17 @@ from memlab.device.emulator.codegen.lane_code import (
     NO_WINDOW,
     SHARED,
     find_array,
+    peer_of,
     place_each,
     warp_base,
     window_group,
     window_start,
-    without_own_rank,
 )
 from memlab.device.emulator.codegen.lanes import lanes_of, lowest_bit, per_lane, reduce, splat
 from memlab.device.emulator.codegen.layout import SITE_KINDS, Addresses, Context, Pattern, Site
 from memlab.device.emulator.codegen.pattern_code import (
     count_by_pattern,
+    count_remote_by_pattern,
     find_pattern,
     relative_to_first,
     same_pattern,
@@ -78,9 +79,9 @@ def resolve(context: Context, record: Addresses, site: Site, mask: Word, warp: i
         if space < 0:
             resolve_far(record, site, mask)
             return
+    record.base, record.remote = warp_base(context, context.segments[record.space], warp), 0
     if unlikely(record.space == SHARED and record.low >= RANK_UNIT):
         resolve_rank(context, record, warp)
-    record.base = warp_base(context, context.segments[space], warp)
 
 
 @compiled(seldom=True)
@@ -95,12 +96,15 @@ def resolve_far(record: Addresses, site: Site, mask: int) -> None:
 
 @compiled(seldom=True)
 def resolve_rank(context: Context, record: Addresses, warp: int) -> None:
-    """Take the own block's rank from addresses in its shared memory."""
+    """Take the rank from addresses in the shared memory of one block of the cluster."""
     rank = record.low & -RANK_UNIT
-    if rank == record.high & -RANK_UNIT and without_own_rank(context, warp, rank) == 0:
+    peer, segment = peer_of(context, warp, rank), context.segments[SHARED]
+    if rank == record.high & -RANK_UNIT and peer >= 0:
         record.first -= rank
         record.low -= rank
         record.high -= rank
+        record.base = segment.base + peer * segment.block_bytes
+        record.remote = 0 if peer == warp // context.warps_per_block else 1
 
 
 @compiled
@@ -150,7 +154,7 @@ def _access(direction: Direction) -> Any:
         if unlikely(not is_usual(context, record, site, mask)):
             return access_slow(context, record, site, mask, buffer)
         pattern = record.pattern[0]
-        count_by_pattern(context, site, record, pattern)
+        count_usual(context, site, record, pattern)
         if direction == "store":
             mark_warp(context, record, site, mask)
         lane_bytes = context.segments[record.space].lane_bytes
@@ -178,12 +182,21 @@ def prepare_atomic(
     if unlikely(not is_usual(context, record, site, mask)):
         return place_each(context, record, site, mask, pointers)
     pattern = record.pattern[0]
-    count_by_pattern(context, site, record, pattern)
+    count_usual(context, site, record, pattern)
     mark_warp(context, record, site, mask)
     lane_bytes = context.segments[record.space].lane_bytes
     places = pattern.relative.to(S64) + splat(record.base + record.first + site.offset)
     pointers.to(Lanes)[0] = places + per_lane(lambda lane: lane) * splat(lane_bytes)
     return 0
+
+
+@compiled(inline=True)
+def count_usual(context: Context, site: Site, record: Addresses, pattern: Pattern) -> None:
+    """Count an access to resolved addresses, those in another block's shared memory apart."""
+    if unlikely(record.remote):
+        count_remote_by_pattern(context, site, record, pattern)
+    else:
+        count_by_pattern(context, site, record, pattern)
 
 
 @compiled(inline=True)

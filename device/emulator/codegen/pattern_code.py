@@ -21,6 +21,7 @@ from memlab.device.emulator.codegen.lanes import (
 )
 from memlab.device.emulator.codegen.layout import (
     COSTS,
+    COUNTERS,
     FIRST_COST,
     IRREGULAR,
     MOST_PATTERNS,
@@ -32,6 +33,7 @@ from memlab.device.emulator.codegen.layout import (
     Site,
 )
 from memlab.device.emulator.codegen.records import (
+    Half,
     Int32,
     Lanes,
     NarrowLanes,
@@ -44,6 +46,7 @@ from memlab.device.emulator.codegen.trace_code import trace, trace_pattern
 from memlab.device.emulator.isa.values import S32, S64, Value, where
 from memlab.device.properties import LINE_BYTES
 
+_SECTORS = COUNTERS.index("sectors")
 _GLOBAL, _SHARED, _CONST = map(SPACES.index, ("global", "shared", "const"))
 _REACH = 1 << 30  # a pattern holds relative addresses in [-reach, reach), and no segment is longer
 _HASH = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
@@ -70,6 +73,20 @@ def count_by_pattern(context: Context, site: Site, record: Addresses, pattern: P
         add_cost(context, site, pattern.costs[number])
         if unlikely(context.events):
             trace_pattern(context, site, record, pattern)
+
+
+@compiled(inline=False)
+def count_remote_by_pattern(
+    context: Context, site: Site, record: Addresses, pattern: Pattern
+) -> None:
+    """Count an access to shared memory of another block, by the sectors as in global memory."""
+    if site.counted_bytes:
+        alignment = record.first + site.offset & LINE_BYTES - 1
+        number = alignment + FIRST_COST["global"]
+        if unlikely(pattern.known[number] == 0):
+            find_cost(pattern, number, _GLOBAL, alignment, site.counted_bytes)
+        context.remote_requests[site.index] += 1
+        context.remote_sectors[site.index] += (pattern.costs + number).to(Half)[_SECTORS]
 
 
 @compiled(seldom=True)

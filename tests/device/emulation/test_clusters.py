@@ -71,6 +71,17 @@ __global__ void counted(unsigned *out, int to, int form, int stride)
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
+__global__ void gather(const int *ranks, const int *places, int *out)
+{
+  __shared__ int own[256];
+  cg::cluster_group cluster = cg::this_cluster();
+  int i = blockIdx.x * 64 + threadIdx.x;
+  for (int k = threadIdx.x; k < 256; k += 64) own[k] = 256 * blockIdx.x + k;
+  cluster.sync();
+  if (ranks[i] >= 0) out[i] = cluster.map_shared_rank(own, ranks[i])[places[i]];
+  cluster.sync();
+}
+
 __global__ void registers(unsigned *out)
 {
   unsigned own[19], at = 0, plain, far;
@@ -232,6 +243,49 @@ def test_an_access_to_the_own_block_by_mapa_is_ordinary(
     assert counters.distributed_shared_requests == 0
     counted = counters.shared_load_wavefronts + counters.shared_atomic_wavefronts
     assert counted == 8 * wavefronts
+
+
+@pytest.mark.parametrize("ranks", ["one", "one of a warp", "any"])
+@pytest.mark.parametrize("places", ["in order", "any"])
+def test_any_lanes_load_from_any_ranks(ranks: str, places: str) -> None:
+    """Against NumPy: values, and requests with the sectors of the lanes that reach other blocks."""
+    blocks, each, random = 32, 4, np.random.default_rng(4)
+    warps = 2 * blocks
+    own = np.repeat(np.arange(blocks) % each, 64).reshape(warps, 32)
+    to = {
+        "one": np.full_like(own, 3),
+        "one of a warp": np.repeat(random.integers(0, each, warps), 32).reshape(warps, 32),
+        "any": random.integers(-1, each, (warps, 32)),
+    }[ranks]
+    at = (
+        np.tile(np.arange(32), (warps, 1))
+        if places == "in order"
+        else random.integers(0, 256, (warps, 32))
+    )
+    out = memlab.inout(np.full(32 * warps, -1, np.int32))
+    arguments = [to.astype(np.int32).reshape(-1), at.astype(np.int32).reshape(-1), out]
+    run = launch("gather", blocks, 64, arguments, cluster=each)
+
+    first = np.repeat(np.arange(blocks) // each * each, 64).reshape(warps, 32)
+    expected = np.where(to >= 0, 256 * (first + to) + at, -1)
+    np.testing.assert_array_equal(run.outputs["out"], expected.reshape(-1))
+    reached = [
+        {
+            (rank, place // 8)
+            for rank, place, mine in zip(*lanes, strict=True)
+            if rank not in (-1, mine)
+        }
+        for lanes in zip(to.tolist(), at.tolist(), own.tolist(), strict=True)
+    ]
+    counters = run.measurement.counters
+    assert counters.distributed_shared_requests == sum(map(bool, reached))
+    assert counters.distributed_shared_sectors == sum(map(len, reached))
+
+
+@pytest.mark.parametrize("form", range(4))
+def test_an_access_beyond_the_shared_memory_of_another_block_is_a_fault(form: int) -> None:
+    with pytest.raises(KernelFault, match=r"shared offset 32768 .*rank 1 in a cluster of 2"):
+        launch("counted", 8, 32, [memlab.out(256, np.uint32), 1, form, 8192], cluster=2)
 
 
 @pytest.mark.parametrize("cluster", [None, (2, 1, 3)])
