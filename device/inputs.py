@@ -76,19 +76,23 @@ def make_inputs(
 
 
 def place_members(
-    launch: Launch, arrays: Mapping[str, NDArray[Any]], addresses: Mapping[str, int]
+    launch: Launch,
+    arrays: Mapping[str, NDArray[Any]],
+    addresses: Mapping[str, int],
+    encode: Callable[[TensorMap, int], bytes],
 ) -> None:
-    """Write the pointers and numbers that arrays hold besides their fills.
+    """Write the pointers, numbers and tensor maps that arrays hold besides their fills.
 
     Args:
         launch: The launch.
         arrays: Its input arrays by name, contiguous; they are changed in place.
         addresses: The addresses of all its arrays, by name.
+        encode: As for `argument_bytes`.
     """
     for buffer in launch.buffers:
         raw = array_bytes(arrays[buffer.name]) if buffer.members else np.empty(0, np.uint8)
         for offset, member in buffer.members:
-            part = argument_bytes(member, addresses)
+            part = argument_bytes(member, addresses, encode)
             raw[offset : offset + len(part)] = np.frombuffer(part, np.uint8)
 
 
@@ -151,7 +155,7 @@ def argument_bytes(
         if isinstance(member, Scalar) and member.bits is not None:
             _place_bits(whole, offset, member.bits, int(member.value))
             continue
-        part = argument_bytes(member, addresses)
+        part = argument_bytes(member, addresses, encode)
         whole[offset : offset + len(part)] = part
     return bytes(whole)
 

@@ -374,7 +374,7 @@ TENSOR_MAP_BYTES = 128
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A tensor map, passed by value: a `const __grid_constant__ CUtensorMap`.
+    """A tensor map: a `const __grid_constant__ CUtensorMap`, or one in memory.
 
     Attributes:
         name: The parameter's name in the kernel's source.
@@ -415,10 +415,10 @@ class TensorMap:
         return ((0, self.array),)
 
 
-Member: TypeAlias = Scalar | Buffer | NullPointer | ArrayAlias
-"""A number or a pointer in a structure, or in an array of structures or pointers."""
+Member: TypeAlias = Scalar | Buffer | NullPointer | ArrayAlias | TensorMap
+"""A number, pointer or tensor map in a structure, or in an array of structures or pointers."""
 
-Argument: TypeAlias = Member | Structure | TensorMap
+Argument: TypeAlias = Member | Structure
 """The value of one parameter."""
 
 

@@ -167,7 +167,8 @@ def tensor_map(
     """Make an argument of a user kernel: a tensor map, for a `const __grid_constant__ CUtensorMap`.
 
     Tuples are in the order of NumPy's shape, the slowest dimension first. The coordinates in the
-    kernel are in the opposite order.
+    kernel are in the opposite order. For a `const CUtensorMap *` the map lies in global memory, and
+    a list gives it several; in a tuple it is a member of a structure.
 
     Examples:
         left = memlab.tensor_map(a, box=(128, 64), swizzle=128)

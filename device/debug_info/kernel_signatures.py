@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _SPACES: dict[int, Literal["const", "global"]] = {4: "const", 5: "global"}  # 8: shared memory
 
+_TENSOR_MAP = "CUtensorMap_st"
+"""The name of `CUtensorMap` (`cuda.h`), which is opaque."""
 MAX_POINTER_DEPTH = 3
 """How many pointers are followed from a parameter: a list's nodes point to nodes without end."""
 
@@ -142,6 +144,8 @@ def _parts_at_offset(
             subscripts = "".join(f"[{subscript}]" for subscript in index)
             start = offset_bytes + number * dwarf.type_bytes(element)
             yield from _parts_at_offset(name + subscripts, element, start, depth)
+    elif name and dwarf.attribute_text(plain, "name") == _TENSOR_MAP:
+        yield StructureMember(name, "", offset_bytes, _type_spelling(kind))
     elif not dwarf.is_structure(plain):
         member = _parameter(name, kind, 1, depth)
         pointer = member if member.kind == "pointer" else None

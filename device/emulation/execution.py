@@ -123,7 +123,7 @@ class Execution:
         plain = {b.name: self._in_place(b) for b in launch.buffers if b.view is None}
         self.inputs = make_inputs(launch, seed, plain)
         addresses, objects = self._addresses()
-        place_members(launch, self.inputs, addresses)
+        place_members(launch, self.inputs, addresses, tensor_maps.encode)
         for buffer in launch.buffers:
             if buffer.view is not None and buffer.role == "in":
                 self._store(buffer, self.inputs[buffer.name])

@@ -375,7 +375,7 @@ def prepare_on_gpu(
         ]
     else:
         arguments = _argument_words(pack_arguments(launch.arguments, addresses, tensor_maps.encode))
-    place_members(launch, inputs, addresses)
+    place_members(launch, inputs, addresses, tensor_maps.encode)
     for buffer in launch.buffers:
         if buffer.members:  # which hold addresses that were not known before
             session.copy(session.array(inputs[buffer.name]), memory[buffer.name], buffer.nbytes)

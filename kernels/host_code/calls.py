@@ -562,11 +562,27 @@ def _as_they_are(values: Sequence[Value]) -> tuple[Value, ...]:
     def frozen(value: Value) -> Value:
         if isinstance(value, EncodedMap):
             return replace(value, address=frozen(value.address))
+        if isinstance(value, Record):
+            members = value.members.items()
+            cells = {name: Cell(name, frozen(cell.value), cell.type) for name, cell in members}
+            return Record(value.type, cells)
+        if isinstance(value, Address) and isinstance(value.cell.value, EncodedMap):
+            return Address(Cell(value.cell.name, frozen(value.cell.value)))
         if isinstance(value, Pointer | Container):
-            # Events that follow belong to both.
-            kept = now.setdefault(value.allocation, copy(value.allocation))
-            return replace(value, allocation=kept)
+            return replace(value, allocation=frozen_memory(value.allocation))
         return value
+
+    def frozen_memory(allocation: Allocation) -> Allocation:
+        if allocation not in now:
+            now[allocation] = copy(allocation)  # events that follow belong to both
+            elements = allocation.elements.items()
+            now[allocation].elements = {
+                index: Cell(cell.name, frozen(cell.value), cell.type, cell.is_element)
+                if isinstance(cell.value, EncodedMap)
+                else cell
+                for index, cell in elements
+            }
+        return now[allocation]
 
     return tuple(map(frozen, values))
 
@@ -700,6 +716,8 @@ def _record(machine: Machine, kind: CType, arguments: Sequence[Node]) -> Record:
                 cell.value = converted(machine, machine.evaluate(machine, default), held)
             elif not held.pointers and held.name == "dim3":
                 cell.value = dim3(number(1))
+            elif not held.pointers and held.name == "CUtensorMap" and found.extents:
+                cell.value = Pointer(Allocation(found.name, None), element=held)
             made.members[found.name] = cell
     cells = list(made.members.values())
     last = split_template(name)[0].rpartition("::")[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from memlab.kernels.host_code.values import (
     ZEROS,
     Address,
     Allocation,
+    Cell,
     Container,
     Content,
     EncodedMap,
@@ -30,7 +31,7 @@ from memlab.kernels.host_code.values import (
     Unresolved,
     Value,
 )
-from memlab.kernels.launch import dtype_bytes
+from memlab.kernels.launch import TENSOR_MAP_BYTES, dtype_bytes
 from memlab.kernels.signature import KernelParameter
 from memlab.kernels.user.arguments.hints import unsupported_reason
 from memlab.kernels.user.arguments.specifications import (
@@ -39,7 +40,11 @@ from memlab.kernels.user.arguments.specifications import (
     STRUCTURE,
     TENSOR_MAP,
 )
-from memlab.kernels.user.arguments.tensor_maps import EXAMPLE, takes_tensor_map
+from memlab.kernels.user.arguments.tensor_maps import (
+    EXAMPLE,
+    points_to_tensor_maps,
+    takes_tensor_map,
+)
 from memlab.kernels.user.expressions import FUNCTIONS
 from memlab.kernels.user.launch_options import RECORDED_OPTIONS
 from memlab.kernels.user.proposed_maps import UntoldMap, write_map
@@ -291,6 +296,8 @@ def _argument(
         raise _Gap(reason)
     if parameter.kind == "scalar":
         return _scalar(parameter, value, around.names)
+    if points_to_tensor_maps(parameter):
+        return _tensor_maps(parameter, value, use, around)
     if parameter.kind == "pointer":
         return _array(parameter, value, use, around)
     if takes_tensor_map(parameter):
@@ -302,7 +309,10 @@ def _argument(
         held = _member(value, part.name)
         if held is None:
             raise _Gap(f"is a structure whose member {part.name} the host code does not tell")
-        if part.pointer is not None:
+        if takes_tensor_map(part):
+            name = f"{parameter.name}.{part.name}"
+            members.append(_tensor_map(replace(parameter, name=name), held, use, around))
+        elif part.pointer is not None:
             alone = replace(around, shared={}, sizes={})
             members.append(_array(part.pointer, held, use, alone))
         else:
@@ -315,10 +325,52 @@ def _mapped(values: Sequence[Value], uses: Sequence[PointerUse]) -> dict[Allocat
     """What a kernel does with the memory of the tensor maps that are passed."""
     mapped: dict[Allocation, PointerUse] = {}
     for value, use in zip(values, uses, strict=False):
-        allocation = allocation_of(value.address) if isinstance(value, EncodedMap) else None
-        if allocation is not None:
-            mapped[allocation] = use.joined(mapped.get(allocation))
+        for encoded in _maps_in(value):
+            allocation = allocation_of(encoded.address)
+            if allocation is not None:
+                mapped[allocation] = use.joined(mapped.get(allocation))
     return mapped
+
+
+def _maps_in(value: Value) -> Iterator[EncodedMap]:
+    """The tensor maps that an argument is, holds, or points to."""
+    if isinstance(value, EncodedMap):
+        yield value
+    cells: Iterable[Cell] = ()
+    if isinstance(value, Record):
+        cells = value.members.values()
+    elif isinstance(value, Pointer | Container):
+        cells = _cells_behind(value)
+    elif isinstance(value, Address):
+        cells = (value.cell,)
+    for cell in cells:
+        if isinstance(cell.value, EncodedMap | Record):
+            yield from _maps_in(cell.value)
+
+
+def _cells_behind(value: Pointer | Container) -> list[Cell]:
+    """The elements that were written one by one, from where a pointer to tensor maps points."""
+    offset = value.offset.whole if isinstance(value, Pointer) else 0
+    first = (offset or 0) // TENSOR_MAP_BYTES
+    elements = value.allocation.elements
+    return [elements[index] for index in sorted(elements) if index >= first]
+
+
+def _tensor_maps(
+    parameter: KernelParameter, value: Value, use: PointerUse, around: _Surroundings
+) -> str:
+    """The specification of tensor maps in global memory."""
+    maps = list(_maps_in(value))
+    if not maps:
+        raise _Gap(f"points to tensor maps, which the host code does not tell: write {EXAMPLE}")
+    texts = [
+        _tensor_map(replace(parameter, name=f"{parameter.name}.{number}"), each, use, around)
+        for number, each in enumerate(maps)
+    ]
+    if len(texts) == 1:
+        return texts[0]
+    listed = ",".join(text.removeprefix(f"{TENSOR_MAP}=") for text in texts)
+    return f"{TENSOR_MAP}[{len(texts)}]={listed}"
 
 
 def _tensor_map(
@@ -351,7 +403,7 @@ def _tensor_map(
     if not is_own:
         behind = f"+{place}" if place else ""
         return f"{TENSOR_MAP}=@{name}{behind}{text.extents}{text.options}"
-    if name.isidentifier():
+    if all(part.isalnum() for part in re.split(r"[._]", name)):
         around.owners[allocation] = name, dtype
     role = _role(allocation, around.time, around.mapped.get(allocation, use))
     array = KernelParameter(name, "pointer", dtype, "", 8, dtype_bytes(NUMPY_DTYPES[dtype]))
@@ -454,7 +506,8 @@ def _uses(
     """What the kernel does with each parameter."""
     return [
         PointerUse(
-            not parameter.readonly and (stored is None or index in stored),
+            (not parameter.readonly or points_to_tensor_maps(parameter))
+            and (stored is None or index in stored),
             loaded is None or index in loaded,
         )
         for index, parameter in enumerate(parameters)

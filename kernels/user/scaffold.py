@@ -22,7 +22,11 @@ from memlab.kernels.launch import dtype_bytes
 from memlab.kernels.signature import LaunchBounds
 from memlab.kernels.user.arguments.hints import declared_name, structure_hint, unsupported_reason
 from memlab.kernels.user.arguments.specifications import MAX_FLOATS, POINTERS, STRUCTURE
-from memlab.kernels.user.arguments.tensor_maps import EXAMPLE, takes_tensor_map
+from memlab.kernels.user.arguments.tensor_maps import (
+    EXAMPLE,
+    points_to_tensor_maps,
+    takes_tensor_map,
+)
 from memlab.kernels.user.kernel import is_compiled
 from memlab.kernels.user.project import SCHEMA_FILE
 from memlab.kernels.user.proposals import INDEX_DTYPES
@@ -389,11 +393,15 @@ def _guess_untyped(parameter: KernelParameter, size: int) -> str:
 
 
 def _guess_member(member: StructureMember, size: int) -> str:
+    if takes_tensor_map(member):
+        return EXAMPLE
     return _guess_array(member.pointer) if member.pointer else _guess_value(member.dtype, size)
 
 
 def _guess_array(pointer: KernelParameter) -> str:
     structure = pointer.structure
+    if points_to_tensor_maps(pointer):
+        return EXAMPLE
     if pointer.target is not None:
         return f"{POINTERS}[{POINTED_ARRAYS}]={_guess_array(pointer.target)}"
     if structure is not None and structure.has_pointers:

@@ -215,7 +215,7 @@ def _evaluate_member(text: str, values: Mapping[str, Number]) -> str:
         inner = _each(text[1:-1], lambda part: _evaluate_member(part, values))
         return f"({inner})"
     match = SPECIFICATION_PATTERN.fullmatch(text)
-    is_array = match and (match["shape"] is not None or match["type"] in VIEW_KINDS)
+    is_array = match and (match["shape"] is not None or match["type"] in (*VIEW_KINDS, TENSOR_MAP))
     if text == "null" or text.startswith("@") or is_array:
         return evaluate_argument(text, values)
     if text in ("zeros", "ones"):  # of a whole structure

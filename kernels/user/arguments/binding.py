@@ -86,6 +86,10 @@ def _bind_argument(text: str | Specification, parameter: KernelParameter, label:
             hint = structure_hint(parameter)  # of a text such as `float3=1,2,3`
             raise UsageError(f"{label} is a structure, got {text!r}: {hint}") from None
         raise UsageError(f"{label}: {error}") from None
+    if isinstance(argument, ArraySpecification | TensorMapSpecification):
+        maps = tensor_maps.listed_maps(argument)
+        if maps and tensor_maps.takes_listed_maps(parameter):
+            return tensor_maps.bind_tensor_maps(argument, maps, parameter, label)
     if isinstance(argument, TensorMapSpecification):
         return tensor_maps.bind_tensor_map(argument, parameter, label)
     if tensor_maps.takes_tensor_map(parameter):

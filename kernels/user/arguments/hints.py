@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from memlab.kernels.signature import KernelParameter, StructureMember
+from memlab.kernels.user.arguments import tensor_maps
 from memlab.kernels.user.arguments.specifications import (
     MAX_FLOATS,
     NULL,
@@ -33,11 +34,12 @@ def unsupported_reason(parameter: KernelParameter) -> str:
             "name in the kernel, or choose it with -D"
         )
     for member in parameter.parts or ():
-        if not member.dtype and member.pointer is None:
+        is_map = tensor_maps.takes_tensor_map(member)
+        if not (member.dtype or member.pointer or is_map):
             return (
-                f"is a structure whose member {member.name} ({member.spelling}) is neither a "
-                "number nor a pointer to data, and memlab passes only these: pass it as a separate "
-                "argument"
+                f"is a structure whose member {member.name} ({member.spelling}) is no number, "
+                "pointer to data or tensor map, and memlab passes only these: pass it as a "
+                "separate argument"
             )
     return ""
 
@@ -67,8 +69,11 @@ def declared_name(part: StructureMember) -> str:
 
 
 def has_pointers(parameter: KernelParameter) -> bool:
-    """Whether it is a structure whose members include pointers."""
-    return any(member.pointer is not None for member in parameter.parts or ())
+    """Whether it is a structure whose members include pointers or tensor maps."""
+    return any(
+        member.pointer is not None or tensor_maps.takes_tensor_map(member)
+        for member in parameter.parts or ()
+    )
 
 
 def pointed(parameter: KernelParameter) -> str:
@@ -86,6 +91,8 @@ def example_array(parameter: KernelParameter, given: ArraySpecification | None =
     """An array that suits a pointer, for messages; its role and dimensions are those given."""
     role = given.role if given else "in" if parameter.readonly else "inout"
     extents = ",".join(map(str, given.shape)) if given else "N"
+    if tensor_maps.points_to_tensor_maps(parameter):
+        return tensor_maps.EXAMPLE
     if parameter.target is not None:
         return f"{POINTERS}[{extents}]={example_array(parameter.target)}"
     if parameter.structure is None or parameter.dtype:
@@ -104,6 +111,8 @@ def example_array(parameter: KernelParameter, given: ArraySpecification | None =
 
 def example_member(member: StructureMember) -> str:
     """An example of a member of a structure, for messages."""
+    if tensor_maps.takes_tensor_map(member):
+        return tensor_maps.EXAMPLE
     if member.pointer is None:
         return example_value(member.dtype)
     return example_array(member.pointer)

@@ -70,6 +70,8 @@ def parse_specification(text: str) -> Specification:
         return _parse_view(text, kind, value)
     if kind == TENSOR_MAP and shape is None and role is None:
         return _parse_tensor_map(text, value)
+    if kind == TENSOR_MAP and role is None:
+        return _parse_tensor_maps(text, shape or "", value)
     if kind == STRUCTURE and shape is None:
         if role is None:
             return parse_structure(text, value)
@@ -174,6 +176,19 @@ def _parse_tensor_map(text: str, value: str | None) -> TensorMapSpecification:
     role = ROLES[parts.role or "in"]
     array = _parse_array(text, parts.dtype, parts.shape or "", role, parts.fill)
     return tensor_maps.make_specification(text, array, (), parts.options)
+
+
+def _parse_tensor_maps(text: str, shape: str, value: str | None) -> ArraySpecification:
+    """Parse an array of tensor maps: `tensormap[2]=f16[64,64]:box[8,64],@x:box[8,64]`."""
+    parts = expressions.split_list(value or "")
+    count = parse_integer(shape.strip()) if shape.strip() else len(parts)
+    if not count or count < 1 or not all(parts):
+        raise UsageError(
+            f"{text!r} is no array of tensor maps: write {TENSOR_MAP}[2]=f16[64,64]:box[8,64],"
+            "@x:box[8,64], one for each, or one for all"
+        )
+    maps = tuple(_parse_tensor_map(f"{TENSOR_MAP}={part}", part) for part in parts)
+    return ArraySpecification(TENSOR_MAP, (count,), "in", None, text, elements=maps)
 
 
 def _parse_alias(text: str) -> AliasSpecification:

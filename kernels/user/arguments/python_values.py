@@ -111,7 +111,7 @@ def array_argument(values: Any, role: Role) -> ArraySpecification:
 
 
 def list_argument(values: list[Any], role: Role) -> ArraySpecification:
-    """An array of pointers, from a list of arrays, or of structures, from a list of tuples.
+    """An array of pointers, structures or tensor maps, from a list of arrays, tuples or maps.
 
     Args:
         values: Arrays, None for null pointers, and what else `convert_argument` takes for a
@@ -123,15 +123,19 @@ def list_argument(values: list[Any], role: Role) -> ArraySpecification:
     """
     elements = tuple(map(convert_argument, values))
     are_structures = all(isinstance(each, StructureSpecification) for each in elements)
-    if not elements or not (are_structures or all(map(_is_pointer, elements))):
+    are_maps = all(isinstance(each, TensorMapSpecification) for each in elements)
+    if not elements or not (are_structures or are_maps or all(map(_is_pointer, elements))):
         raise UsageError(
-            "a list holds arrays, for a pointer to pointers, or tuples, for structures with "
-            f"pointers, got {_describe_list(values)}: give numbers as numpy.array(list)"
+            "a list holds arrays, for a pointer to pointers, tuples, for structures with "
+            f"pointers, or tensor maps, got {_describe_list(values)}: give numbers as "
+            "numpy.array(list)"
         )
-    kind = STRUCTURE if are_structures else POINTERS
+    kind = STRUCTURE if are_structures else TENSOR_MAP if are_maps else POINTERS
     texts = (each if isinstance(each, str) else each.text for each in elements)
     if are_structures:
         texts = (f"({text.partition('=')[2]})" for text in texts)
+    elif are_maps:
+        texts = (text.partition("=")[2] for text in texts)
     prefix = "" if role == "in" else f"{role}:"
     text = f"{prefix}{kind}[{len(elements)}]={','.join(texts)}"
     return ArraySpecification(kind, (len(elements),), role, None, text, elements=elements)

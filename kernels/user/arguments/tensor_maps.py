@@ -16,11 +16,12 @@ from memlab.kernels.launch import (
     Buffer,
     InMemoryArray,
     NpyFile,
+    SingleValue,
     TensorBox,
     TensorMap,
     dtype_bytes,
 )
-from memlab.kernels.signature import KernelParameter
+from memlab.kernels.signature import KernelParameter, StructureMember
 from memlab.kernels.tensor_maps import INTERLEAVES, PROMOTIONS, SWIZZLES, check_tensor_map
 from memlab.kernels.user.arguments.fills import parse_integer
 from memlab.kernels.user.arguments.specifications import (
@@ -28,6 +29,7 @@ from memlab.kernels.user.arguments.specifications import (
     TENSOR_MAP,
     AliasSpecification,
     ArraySpecification,
+    Role,
     TensorMapSpecification,
 )
 
@@ -35,7 +37,9 @@ EXAMPLE = f"{TENSOR_MAP}=f16[4096,4096]:box[128,64]:swizzle128"
 """For messages."""
 
 AnyMap = TypeVar("AnyMap", bound=TensorMap)
+POINTER_BYTES = 8
 _TYPE = "CUtensorMap"
+_POINTER = re.compile(rf"{_TYPE}\w*(?: const)? ?[*&][^*]*$")
 _PATTERN = re.compile(
     r"\s*(?:(?P<role>\w+):)?(?:@(?P<alias>[^\[\]:=+]+)(?:\+(?P<start>[^\[:=]*))?|(?P<number>[a-z]+\d+))"
     r"\s*(?:\[(?P<shape>[^\[\]]*)\])?(?P<options>(?:\s*:[^=]*)?)(?:=(?P<fill>.*))?",
@@ -186,9 +190,14 @@ def _parse_numbers(text: str, option: str, numbers: str) -> tuple[int, ...]:
 # --- Parameters -----------------------------------------------------------------------------------
 
 
-def takes_tensor_map(parameter: KernelParameter) -> bool:
-    """Whether a parameter is a tensor map passed by value."""
+def takes_tensor_map(parameter: KernelParameter | StructureMember) -> bool:
+    """Whether a parameter, or a member of one, is a tensor map passed by value."""
     return _TYPE in parameter.spelling and "*" not in parameter.spelling
+
+
+def points_to_tensor_maps(parameter: KernelParameter) -> bool:
+    """Whether a parameter is a pointer or reference to tensor maps."""
+    return parameter.kind == "pointer" and re.search(_POINTER, parameter.spelling) is not None
 
 
 def bind_tensor_map(
@@ -203,12 +212,66 @@ def bind_tensor_map(
     if not (takes_tensor_map(parameter) or is_untyped):
         raise UsageError(
             f"{label} takes no tensor map, got {argument.text!r}: declare it const "
-            f"__grid_constant__ {_TYPE}"
+            f"__grid_constant__ {_TYPE}, or const {_TYPE} *"
         )
+    return tensor_map(argument, parameter.name)
+
+
+def listed_maps(
+    argument: TensorMapSpecification | ArraySpecification,
+) -> tuple[TensorMapSpecification, ...]:
+    """The tensor maps that an argument lists, one or several; empty where it lists others."""
+    given = (argument,) if isinstance(argument, TensorMapSpecification) else argument.elements
+    maps = tuple(each for each in given if isinstance(each, TensorMapSpecification))
+    return maps if len(maps) == len(given) else ()
+
+
+def takes_listed_maps(parameter: KernelParameter) -> bool:
+    """Whether a parameter may be a pointer to tensor maps."""
+    is_untyped = parameter.kind == "untyped" and parameter.nbytes == POINTER_BYTES
+    return is_untyped or points_to_tensor_maps(parameter)
+
+
+def bind_tensor_maps(
+    argument: TensorMapSpecification | ArraySpecification,
+    maps: Sequence[TensorMapSpecification],
+    parameter: KernelParameter,
+    label: str,
+) -> Buffer:
+    """Bind tensor maps to a pointer to maps in global memory.
+
+    Raises:
+        UsageError: Their number is not that of the array; `label` names the parameter.
+    """
+    count = prod(argument.shape) if isinstance(argument, ArraySpecification) else 1
+    if len(maps) not in (1, count):
+        raise UsageError(
+            f"{label} has {count} tensor maps, got {argument.text!r} with {len(maps)}: give one "
+            "for each, or one for all"
+        )
+    members = tuple(
+        (
+            TENSOR_MAP_BYTES * number,
+            tensor_map(maps[number % len(maps)], f"{parameter.name}.{number}"),
+        )
+        for number in range(count)
+    )
+    shape = (count, TENSOR_MAP_BYTES // POINTER_BYTES)
+    role: Role = "in" if parameter.readonly else "inout"
+    return Buffer(parameter.name, shape, "uint64", role, SingleValue(0), members=members)
+
+
+def tensor_map(argument: TensorMapSpecification, name: str) -> TensorMap:
+    """A tensor map by its specification; `resolved_tensor_map` completes it.
+
+    Args:
+        argument: The specification.
+        name: Its name, which is that of its array too.
+    """
     array: Buffer | ArrayAlias
     extents = argument.shape
     if isinstance(argument.array, AliasSpecification):
-        array = ArrayAlias(parameter.name, argument.array.array, "", argument.array.start)
+        array = ArrayAlias(name, argument.array.array, "", argument.array.start)
         dtype = ""
     else:
         given = argument.array
@@ -217,9 +280,9 @@ def bind_tensor_map(
         if argument.strides_bytes and not isinstance(given.fill, NpyFile | InMemoryArray):
             extents = extents or shape
             shape = _padded(shape, argument.strides_bytes, dtype_bytes(dtype))
-        array = Buffer(parameter.name, shape, dtype, given.role, given.fill)
+        array = Buffer(name, shape, dtype, given.role, given.fill)
     return TensorMap(
-        parameter.name,
+        name,
         array,
         dtype,
         extents,

@@ -44,7 +44,9 @@ from memlab.kernels.user.arguments.specifications import (
     ScalarSpecification,
     Specification,
     StructureSpecification,
+    TensorMapSpecification,
 )
+from memlab.kernels.user.arguments.tensor_maps import EXAMPLE, takes_tensor_map, tensor_map
 
 POINTER_BYTES = 8
 
@@ -152,6 +154,16 @@ def _bind_member(
     label = f"{label}.{member.name}"
     if member.pointer is not None:
         return _bind_element(value, member.pointer, label, f"{structure}.{member.name}")
+    if takes_tensor_map(member):
+        try:
+            given = parse_specification(value) if isinstance(value, str) else value
+        except UsageError as error:
+            raise UsageError(f"{label} ({member.spelling}): {error}") from None
+        if isinstance(given, TensorMapSpecification):
+            return tensor_map(given, f"{structure}.{member.name}")
+        raise UsageError(
+            f"{label} ({member.spelling}) takes a tensor map, got {given.text!r}: write {EXAMPLE}"
+        )
     kind = view_kind(member.spelling)
     if kind or (member.dtype == "u64" and _is_view(value)):
         try:

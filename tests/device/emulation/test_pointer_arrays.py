@@ -208,7 +208,7 @@ def test_nodes_of_a_list_point_to_nodes(file: str) -> None:
         ("ptr[2]=f32[4],f33[4]", "[1] (float *): 'f33[4]' has the unknown type 'f33'"),
         ("out:ptr[2]=f32[4]", "a kernel reads the pointers of an array: write ptr[...], and out:"),
         ("struct[2]=f32[4]", "points to pointers, got 'struct[2]=f32[4]': write ptr["),
-        ([], "a list holds arrays, for a pointer to pointers, or tuples"),
+        ([], "a list holds arrays, for a pointer to pointers, tuples"),
         ([1.0], "got one of float: give numbers as numpy.array(list)"),
         ([X[0], (1, 2)], "got one of ndarray and tuple"),
     ],

@@ -109,7 +109,7 @@ def test_what_a_run_keeps_tells_arrays_apart() -> None:
         (256, "u8", "'256' is not of type u8"),
         (2.5, "pointer", "takes an array, got '2.5': write inout:f32[N], or null"),
         ((1, 2, 3), "struct", "is a structure of 2 numbers, got 'struct=1,2,3'"),
-        ((1, [2]), "struct", "a list holds arrays, for a pointer to pointers, or tuples"),
+        ((1, [2]), "struct", "a list holds arrays, for a pointer to pointers, tuples"),
         ((1, None), "struct", "(p, Pair).n is a number, i32, got 'null': give a number"),
         ((), "f32", "takes a scalar, got 'struct'"),
         (np.zeros(4), "pointer", "convert it, array.astype('float32')"),
