@@ -68,9 +68,9 @@ def test_maps_in_a_structure(values: NDArray[np.float32], kernel: str) -> None:
 
 
 def test_what_is_no_map_is_refused_in_one_line(values: NDArray[np.float32]) -> None:
-    with pytest.raises(UsageError, match="3 tensor maps, got .* with 2: give one for each"):
+    with pytest.raises(UsageError, match=r"3 tensor maps, got .* with 2: give one for each"):
         run("several", "tensormap[3]=f32[20,40]:box[8,32],f32[20,40]:box[8,32]", 3)
-    with pytest.raises(UsageError, match="source .CUtensorMap. takes a tensor map, got"):
+    with pytest.raises(UsageError, match=r"source .CUtensorMap. takes a tensor map, got"):
         run("whole", "struct=f32[20,40],5,tensormap=f32[20,40]:box[8,32]")
     with pytest.raises(UsageError, match="no array of tensor maps"):
         run("several", "tensormap[0]=f32[20,40]:box[8,32]", 3)

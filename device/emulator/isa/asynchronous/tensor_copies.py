@@ -79,8 +79,8 @@ OFFSET_BITS = {3: 16, 4: 8, 5: 5}
 """Of each offset, by the rank (PTX ISA, "cp.async.bulk.tensor")."""
 
 _FAULT_TEXTS = {
-    "no map": "the address is not that of a tensor map: pass a const __grid_constant__ CUtensorMap, or "
-    "a const CUtensorMap * of maps",
+    "no map": "the address is not that of a tensor map: pass a const __grid_constant__ "
+    "CUtensorMap, or a const CUtensorMap * of maps",
     "rank": "the tensor of the map has another number of dimensions than the instruction",
     "mode": "the map is for im2col and the instruction for tiles, or the reverse",
     "alignment": f"a box in shared memory begins at a multiple of {SHARED_ALIGNMENT_BYTES} bytes: "

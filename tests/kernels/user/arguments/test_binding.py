@@ -252,7 +252,7 @@ def test_a_structure_is_its_numbers_or_its_bytes(
         (
             structure(("n", "i32", 0, "int"), ("call", "", 8, "void (*)(int)")),
             "struct=1,2",
-            "is a structure whose member call (void (*)(int)) is no number, pointer to data or tensor map",
+            "is a structure whose member call (void (*)(int)) is no number, pointer to data",
         ),
         (
             KernelParameter("f", "structure", "", "void (*)(int)", 8),
