@@ -5,6 +5,9 @@ SEED := $(shell date +%s)
 TIMES := 10
 CUDA ?= /usr/local/cuda
 
+# Tests, lessons and benchmarks start memlab hundreds of times: Python keeps the bytecode of its modules.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help roofline test test-all check fuzz mutants format bench gpu-test gpu-bench docs clean
 

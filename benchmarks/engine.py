@@ -65,8 +65,9 @@ class Engine:
         return float(json.loads(done.stdout))
 
     def _environment(self, threads: int | None) -> dict[str, str]:
-        ours = ("MEMLAB_", "PYTHONDONTWRITEBYTECODE")
-        inherited = {name: text for name, text in os.environ.items() if not name.startswith(ours)}
+        inherited = {
+            name: text for name, text in os.environ.items() if not name.startswith("MEMLAB_")
+        }
         path = os.pathsep.join(filter(None, [str(self.tree), inherited.get("PYTHONPATH")]))
         # docs/make.py passes on no MEMLAB_CACHE.
         settings = {"PYTHONPATH": path, "XDG_CACHE_HOME": str(self.cache)}

@@ -28,7 +28,7 @@ STAGES = {
     "engine": ("memlab.device.emulation.execution:Execution.run",),
     "models": (
         "memlab.device.emulator.models.address_streams:build_access_stream",
-        "memlab.device.emulation.device:_with_cache_counters",
+        "memlab.device.emulation.cache_counters:model_caches",
         "memlab.device.emulation.device:warp_clocks",
     ),
     "verification": ("memlab.device.emulation.execution:verify",),
