@@ -15,8 +15,6 @@ from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
     address_registers,
-    registers_read,
-    registers_written,
 )
 from memlab.device.emulator.program.program import instructions_in_loops as steps_in_loops
 from memlab.device.measurement import (
@@ -227,14 +225,14 @@ def _accesses(program: Program, tally: Tally) -> dict[int, _Access]:
 
     An atomic whose result no instruction reads is a reduction, as in ptxas's machine code.
     """
-    read = {register for step in program.steps for register in registers_read(step)}
+    read = {register for step in program.steps for register in step.registers_read}
     accesses: dict[int, _Access] = {}
     for index, step in enumerate(program.steps):
         direction, space = _DIRECTIONS.get(step.row.kind), _state_space(step, tally, index)
         if not direction or not space:
             continue
         always_atomic = any(name in step.row.opcode for name in _ALWAYS_ATOMIC)
-        if direction == "atomic" and not always_atomic and read.isdisjoint(registers_written(step)):
+        if direction == "atomic" and not always_atomic and read.isdisjoint(step.registers_written):
             direction = "reduction"
         accesses[index] = space, direction
     return accesses

@@ -18,11 +18,7 @@ from memlab.device.emulator.codegen.check_layout import THREAD_BITS, WARP_BITS
 from memlab.device.emulator.codegen.stretches import has_member_mask
 from memlab.device.emulator.machine.context import lanes_to_words
 from memlab.device.emulator.machine.operands import Operands
-from memlab.device.emulator.program.program import (
-    DecodedInstruction,
-    registers_read,
-    registers_written,
-)
+from memlab.device.emulator.program.program import DecodedInstruction
 from memlab.device.properties import WARP_SIZE
 
 
@@ -37,16 +33,16 @@ def find_exchanged_loads(steps: Sequence[DecodedInstruction]) -> Mapping[int, fr
         return {}
     writers = defaultdict[str, list[int]](list)
     for index, step in enumerate(steps):
-        for name in registers_written(step):
+        for name in step.registers_written:
             writers[name].append(index)
     found = {}
     for exchange in exchanges:
-        names, seen, loads = list(registers_read(steps[exchange])), set[int](), set[int]()
+        names, seen, loads = list(steps[exchange].registers_read), set[int](), set[int]()
         while names:
             for index in writers[names.pop()]:
                 if index not in seen:
                     seen.add(index)
-                    names += registers_read(steps[index])
+                    names += steps[index].registers_read
                     if steps[index].row.kind == "load":
                         loads.add(index)
         if loads:

@@ -21,7 +21,6 @@ from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
     bytes_moved,
-    registers_written,
 )
 from memlab.device.emulator.ptx.parser import Address, Immediate, Register
 
@@ -75,11 +74,11 @@ class MemberBounds:
         """Find the subscripts and accesses of a program."""
         self._lines = [step.instruction.source_line for step in program.steps]
         self.subscripts: Mapping[int, int] = find_subscripts(program)
-        writers = Counter(name for step in program.steps for name in registers_written(step))
+        writers = Counter(name for step in program.steps for name in step.registers_written)
         by_register = {
             name: index
             for index in self.subscripts
-            for name in registers_written(program.steps[index])
+            for name in program.steps[index].registers_written
             if writers[name] == 1
         }
         self.accesses = {

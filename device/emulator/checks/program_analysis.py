@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -23,8 +23,6 @@ from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
     bytes_moved,
-    registers_read,
-    registers_written,
 )
 from memlab.device.emulator.ptx.parser import Address, Symbol
 
@@ -33,6 +31,8 @@ TRACKED_SPACES = ("global", "shared", "local")
 
 ACCESS_KINDS = {"load": "load", "store": "store", "atomic": "atomic", "reduce": "atomic"}
 """The kind of an access, by the kind of its row."""
+
+_Flows = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,10 @@ class ProgramAnalysis:
 def analyze(program: Program) -> ProgramAnalysis:
     """Analyze a program; the result is kept for its next launch."""
     steps, orders = program.steps, memory_orders(program.steps)
-    read = {name for step in steps for name in registers_read(step)}
+    read = {name for step in steps for name in step.registers_read}
     shuffles = {index for index, step in enumerate(steps) if is_shuffle(step)}
-    early_loads = _find_early_loads(steps)
+    flows = _flows(steps)
+    early_loads = _find_early_loads(steps, flows)
     bulk: dict[str, frozenset[int]] = {
         kind: frozenset(
             index
@@ -115,9 +116,9 @@ def analyze(program: Program) -> ProgramAnalysis:
         has_partial_barriers=any(is_partial(s) and not is_cluster_barrier(s) for s in steps),
         exchanged_loads=find_exchanged_loads(steps),
         has_shuffles=bool(shuffles),
-        uses_of_shuffles=_find_uses(steps, shuffles),
+        uses_of_shuffles=_find_uses(steps, flows, shuffles),
         early_loads=early_loads,
-        uses_of_early_loads=_find_uses(steps, early_loads),
+        uses_of_early_loads=_find_uses(steps, flows, early_loads),
         async_copies=bulk_writes
         | frozenset(
             index
@@ -136,7 +137,7 @@ def analyze(program: Program) -> ProgramAnalysis:
         stores=np.array([step.row.kind == "store" for step in steps]),
         returning_atomics=np.array(
             [
-                step.row.kind == "atomic" and not read.isdisjoint(registers_written(step))
+                step.row.kind == "atomic" and not read.isdisjoint(step.registers_written)
                 for step in steps
             ]
         ),
@@ -220,7 +221,7 @@ def _find_ends(steps: Sequence[DecodedInstruction]) -> Iterator[int]:
             yield index
 
 
-def _find_early_loads(steps: Sequence[DecodedInstruction]) -> frozenset[int]:
+def _find_early_loads(steps: Sequence[DecodedInstruction], flows: _Flows) -> frozenset[int]:
     """The loads that the compiler may have moved above the branch that needs them.
 
     It may do so where the address is that of a variable in shared or local memory, which is known
@@ -232,16 +233,26 @@ def _find_early_loads(steps: Sequence[DecodedInstruction]) -> frozenset[int]:
         for index, step in enumerate(steps)
         if step.row.kind == "load"
         and step.row.space in ("shared", "local", "generic")
-        and variables.issuperset(registers_read(step))
+        and variables.issuperset(step.registers_read)
     }
-    return frozenset(index for index in loads if _is_chosen(steps, _reached(steps, {index})))
+    chosen_from = {
+        name
+        for step in steps
+        if not {"selp", "and", "or"}.isdisjoint(step.row.opcode.split("."))
+        for name in step.registers_read
+    }
+    return frozenset(
+        index
+        for index in loads
+        if not chosen_from.isdisjoint(_reached(flows, steps[index].registers_written))
+    )
 
 
 def _registers_of_variables(steps: Sequence[DecodedInstruction]) -> set[str]:
     """The registers whose value is the same for all threads: addresses of variables, numbers."""
     writers: dict[str, list[DecodedInstruction]] = {}
     for step in steps:
-        for name in registers_written(step):
+        for name in step.registers_written:
             writers.setdefault(name, []).append(step)
     # A register of a loop has two writers: one before the loop.
     single = {name: of[0] for name, of in writers.items() if len(of) == 1}
@@ -252,44 +263,44 @@ def _registers_of_variables(steps: Sequence[DecodedInstruction]) -> set[str]:
             for name, step in single.items()
             if name not in known
             and step.row.kind == "lanes"
-            and known.issuperset(registers_read(step))
+            and known.issuperset(step.registers_read)
         }
         known |= new
         grows = bool(new)
     return known
 
 
-def _is_chosen(steps: Sequence[DecodedInstruction], reached: Set[str]) -> bool:
-    """Whether an instruction may drop a value that may be in some registers for another one."""
-    return any(
-        not {"selp", "and", "or"}.isdisjoint(step.row.opcode.split("."))
-        and not reached.isdisjoint(registers_read(step))
-        for step in steps
-    )
-
-
-def _find_uses(steps: Sequence[DecodedInstruction], sources: Collection[int]) -> frozenset[int]:
+def _find_uses(
+    steps: Sequence[DecodedInstruction], flows: _Flows, sources: Collection[int]
+) -> frozenset[int]:
     """The instructions that read or overwrite a register that the result of `sources` may reach."""
-    reached = _reached(steps, sources)
+    written = (name for index in sources for name in steps[index].registers_written)
+    reached = _reached(flows, written)
     return frozenset(
         index
         for index, step in enumerate(steps)
-        if not reached.isdisjoint((*registers_read(step), *registers_written(step)))
+        if not reached.isdisjoint((*step.registers_read, *step.registers_written))
     )
 
 
-def _reached(steps: Sequence[DecodedInstruction], sources: Collection[int]) -> set[str]:
-    """The registers that the result of `sources` may reach, by arithmetic and shuffles."""
-    reached = {name for index in sources for name in registers_written(steps[index])}
-    grows = bool(reached)
-    while grows:
-        before = len(reached)
-        for step in steps:
-            if step.row.kind != "lanes" and not is_shuffle(step):
-                continue
-            if not reached.isdisjoint(registers_read(step)):
-                reached.update(registers_written(step))
-        grows = len(reached) > before
+def _flows(steps: Sequence[DecodedInstruction]) -> _Flows:
+    """By register, the results of the arithmetic and shuffles that read it."""
+    flows: dict[str, list[str]] = {}
+    for step in steps:
+        if step.row.kind == "lanes" or is_shuffle(step):
+            for name in step.registers_read:
+                flows.setdefault(name, []).extend(step.registers_written)
+    return flows
+
+
+def _reached(flows: _Flows, names: Iterable[str]) -> set[str]:
+    """The registers that the value of some may reach, and these themselves."""
+    reached, left = set[str](), list(names)
+    while left:
+        name = left.pop()
+        if name not in reached:
+            reached.add(name)
+            left += flows.get(name, ())
     return reached
 
 

@@ -28,8 +28,6 @@ from memlab.device.emulator.machine.threads import Threads
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     destinations,
-    registers_read,
-    registers_written,
 )
 from memlab.device.emulator.ptx.parser import Address, Operand, Register, registers_of
 from memlab.device.properties import WARP_SIZE
@@ -95,11 +93,11 @@ class UndefinedValues:
             return self._shuffle_action(index, step, action)
         if index in self._sources.loads:
             return self._load_action(index, step, action)
-        targets = tuple(registers_written(step))
+        targets = step.registers_written
         marks_of = self._propagation_rule(step)
         used = self._used(step)
         # What a load has read is not followed into memory, nor into what a warp computes together.
-        consumed = () if step.row.kind == "lanes" else tuple(registers_read(step))
+        consumed = () if step.row.kind == "lanes" else step.registers_read
 
         def run(mask: Lanes) -> None:
             if not self._marks:
@@ -315,7 +313,7 @@ class UndefinedValues:
     def _used(self, step: DecodedInstruction) -> tuple[str, ...]:
         """The registers that an instruction uses visibly: stored values, addresses, its guard."""
         if step.row.kind in _STORE_KINDS and step.row.space in _VISIBLE_SPACES:
-            return tuple(registers_read(step))
+            return step.registers_read
         guard = step.instruction.guard
         operands = step.instruction.operands
         addresses = [operand for operand in operands if isinstance(operand, Address)]

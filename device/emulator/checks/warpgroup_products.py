@@ -22,8 +22,6 @@ from memlab.device.emulator.program.code_layout import successors
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
-    registers_read,
-    registers_written,
 )
 from memlab.device.emulator.ptx.parser import Immediate, registers_of
 
@@ -99,7 +97,7 @@ def _mistakes(
 ) -> Iterator[ProductMistake]:
     """The mistakes of one instruction."""
     step = steps[index]
-    read, written = set(registers_read(step)), set(registers_written(step))
+    read, written = set(step.registers_read), set(step.registers_written)
     if is_product(step.row.opcode):
         own, factors = map(set, product_registers(step.instruction))
         shape = _shape(step)
@@ -131,7 +129,7 @@ def _after(step: DecodedInstruction, index: int, state: _State) -> _State:
             _since(state.results, but), _since(state.inputs, but), state.unfenced, state.has_fence
         )
     results, inputs, unfenced = dict(state.results), dict(state.inputs), set(state.unfenced)
-    written = set(registers_written(step))
+    written = set(step.registers_written)
     copied = _copied(step)
     pending = [state.results[name] for name in copied if name in state.results]
     for name in written:

@@ -14,7 +14,7 @@ from memlab.device.emulator.isa.special_registers import (
     EXPLICIT_CLUSTER,
     is_special,
 )
-from memlab.device.emulator.program.program import Program, registers_read
+from memlab.device.emulator.program.program import Program
 from memlab.device.emulator.ptx.parser import TYPE_BYTES
 from memlab.device.properties import WARP_SIZE
 
@@ -58,7 +58,7 @@ class FrameLayout:
 
 def lay_out_frame(program: Program) -> FrameLayout:
     """Lay out the registers of a program, in the order of their declaration."""
-    named = {name for step in program.steps for name in registers_read(step)}
+    named = {name for step in program.steps for name in step.registers_read}
     special = sorted(name for name in named if is_special(name) and name not in CLOCK_REGISTERS)
     bits = {
         name: 1 if ptx_type == "pred" else 8 * TYPE_BYTES[ptx_type]

@@ -20,7 +20,6 @@ from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
     destinations,
-    registers_read,
 )
 from memlab.device.emulator.ptx.parser import Immediate, registers_of
 
@@ -81,7 +80,7 @@ def is_partial(step: DecodedInstruction) -> bool:
 
 def reads_clock(step: DecodedInstruction) -> bool:
     """Whether an instruction reads a clock."""
-    return not CLOCK_REGISTERS.isdisjoint(registers_read(step))
+    return not CLOCK_REGISTERS.isdisjoint(step.registers_read)
 
 
 def is_interruption(step: DecodedInstruction) -> bool:
@@ -153,7 +152,7 @@ def _live_registers(
         needed: set[str] = set()
         defined: set[str] = set()
         for step in steps[start : max(stop, start + 1)]:
-            needed |= set(registers_read(step)) - defined
+            needed |= set(step.registers_read) - defined
             if step.instruction.guard is None:
                 defined |= {name for o in destinations(step) for name in registers_of(o)}
         read.append(frozenset(needed))

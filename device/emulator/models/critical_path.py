@@ -19,8 +19,6 @@ from memlab.device.emulator.machine.execution_trace import LONGEST_PATH, WarpPat
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
-    registers_read,
-    registers_written,
 )
 from memlab.device.emulator.ptx.parser import registers_of
 
@@ -69,7 +67,7 @@ def warp_clocks(program: Program, path: WarpPath, latencies: Latencies) -> float
     executed = {index for start, stop in set(path.ranges) for index in range(start, stop)}
     for index in executed:
         step, entry = program.steps[index], instructions[index]
-        read, written = list(registers_read(step)), list(registers_written(step))
+        read, written = step.registers_read, step.registers_written
         entry["operands"], entry["read"], entry["written"] = len(operands), len(read), len(written)
         operands += [numbers.setdefault(name, len(numbers)) for name in (*read, *written)]
         entry["latency"] = _latency(step, latencies)

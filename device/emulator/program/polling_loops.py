@@ -10,8 +10,6 @@ from memlab.device.emulator.program.code_layout import loop_branches
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
-    registers_read,
-    registers_written,
 )
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address, Register, registers_of
 
@@ -65,7 +63,7 @@ def find_polling_loops(program: Program) -> Mapping[int, PollingLoop]:
     for head, ends in loop_branches(program.steps).items():
         body = program.steps[head : ends[-1] + 1]
         if any(map(_polls_memory, body)):
-            written = [name for step in body for name in registers_written(step)]
+            written = [name for step in body for name in step.registers_written]
             locations = _polled_locations(body, written)
             sleeps = any(step.row.opcode.startswith("nanosleep") for step in body)
             loops[head] = PollingLoop(
@@ -90,7 +88,7 @@ def _is_pure_poll(body: tuple[DecodedInstruction, ...], written: list[str]) -> b
     *before_branch, branch = body
     computed: set[str] = set()  # in this iteration
     for step in before_branch:
-        read = set(registers_read(step))
+        read = set(step.registers_read)
         if (
             step.instruction.guard
             or step.row.kind not in ("lanes", "warp", "load", "atomic", "nothing")
@@ -98,7 +96,7 @@ def _is_pure_poll(body: tuple[DecodedInstruction, ...], written: list[str]) -> b
             or read & CLOCK_REGISTERS
         ):
             return False
-        computed |= set(registers_written(step))
+        computed |= set(step.registers_written)
     return branch.instruction.guard in computed
 
 

@@ -71,6 +71,19 @@ class DecodedInstruction:
     target: int = -1
     counted_bytes: int = 0
 
+    @cached_property
+    def registers_read(self) -> tuple[str, ...]:
+        """The registers that it reads: its guard, its sources and its address."""
+        guard = self.instruction.guard
+        sources = self.instruction.operands[1 if self.row.to else 0 :]
+        names = (name for operand in sources for name in registers_of(operand))
+        return (guard, *names) if guard else tuple(names)
+
+    @cached_property
+    def registers_written(self) -> tuple[str, ...]:
+        """The registers that it writes."""
+        return tuple(registers_of(self.instruction.operands[0])) if self.row.to else ()
+
 
 @dataclass(frozen=True, eq=False)
 class Program:
@@ -291,20 +304,6 @@ def _symbols(instruction: Instruction) -> Iterator[str]:
         named = operand.base if isinstance(operand, Address) else operand
         if isinstance(named, Symbol):
             yield named.name
-
-
-def registers_read(step: DecodedInstruction) -> Iterator[str]:
-    """The registers that an instruction reads: its guard, its sources and its address."""
-    if step.instruction.guard:
-        yield step.instruction.guard
-    for operand in step.instruction.operands[1 if step.row.to else 0 :]:
-        yield from registers_of(operand)
-
-
-def registers_written(step: DecodedInstruction) -> Iterator[str]:
-    """The registers that an instruction writes."""
-    if step.row.to:
-        yield from registers_of(step.instruction.operands[0])
 
 
 def _branch_target(instruction: Instruction, row: table.Row, entry: PtxFunction) -> int:

@@ -37,7 +37,6 @@ from memlab.device.emulator.program.program import (
     WRITING_KINDS,
     DecodedInstruction,
     Program,
-    registers_written,
 )
 from memlab.device.emulator.ptx.parser import Address, Operand, registers_of
 from memlab.device.emulator.sampling.affine_rules import (
@@ -115,11 +114,11 @@ class AffineValues(Observer):
 
     def _decides(self, step: DecodedInstruction) -> bool:
         """Whether a branch or an address depends on the result of an instruction."""
-        return not self._deciding.isdisjoint(registers_written(step))
+        return not self._deciding.isdisjoint(step.registers_written)
 
     def _by_sign(self, step: DecodedInstruction) -> bool:
         """Whether the result of an instruction is tested for its sign only."""
-        return self._signs.issuperset(registers_written(step))
+        return self._signs.issuperset(step.registers_written)
 
     def _gives_stride(self, step: DecodedInstruction) -> bool:
         return gives_stride(step, self._by_sign(step))
@@ -137,7 +136,7 @@ class AffineValues(Observer):
     def _may_see_stride(self, index: int) -> bool:
         """Whether an instruction may read a stride that matters, or write over one."""
         step = self._steps[index]
-        if not self._changing.isdisjoint(registers_written(step)):
+        if not self._changing.isdisjoint(step.registers_written):
             return True
         if step.row.kind in _FLOW or not (step.row.kind in ACCESS_KINDS or self._decides(step)):
             return False
@@ -177,7 +176,7 @@ class AffineValues(Observer):
         """Follow an instruction's strides."""
         assert self._range is not None
         context, followed = self._context, self._steps[index]
-        targets = [name for name in registers_written(followed) if name in self._changing]
+        targets = [name for name in followed.registers_written if name in self._changing]
         rule = Computation(
             followed,
             self._sources(followed),

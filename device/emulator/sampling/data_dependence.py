@@ -19,8 +19,6 @@ from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
     address_registers,
-    registers_read,
-    registers_written,
 )
 from memlab.device.emulator.ptx.parser import Immediate, Operand, registers_of
 
@@ -46,7 +44,7 @@ def until_stable(
         Each instruction, with the registers that it reads and those that it writes.
     """
     steps = [
-        (step, frozenset(registers_read(step)), frozenset(registers_written(step)))
+        (step, frozenset(step.registers_read), frozenset(step.registers_written))
         for step in program.steps
     ]
     known = -1
@@ -78,7 +76,7 @@ def data_decided_writes(program: Program) -> frozenset[int]:
     steps = program.steps
     data, deciding, decided = set[str](), set[int](), set[int]()
     regions = BranchRegions(steps)
-    flows = [(frozenset(registers_read(s)), frozenset(registers_written(s))) for s in steps]
+    flows = [(frozenset(s.registers_read), frozenset(s.registers_written)) for s in steps]
     known = (-1, -1)
     while known != (len(data), len(decided)):
         known = len(data), len(decided)
@@ -123,7 +121,7 @@ def sign_only_registers(program: Program) -> set[str]:
         passes_on = is_bitwise(step) and others.isdisjoint(written)
         if not (passes_on or _tests_sign(step)):
             others |= read
-    return {name for step in program.steps for name in registers_written(step)} - others
+    return {name for step in program.steps for name in step.registers_written} - others
 
 
 def is_bitwise(step: DecodedInstruction) -> bool:

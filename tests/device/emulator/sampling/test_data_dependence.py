@@ -12,8 +12,6 @@ from memlab.device.devices import launch_limits
 from memlab.device.emulator.program.program import (
     Program,
     load_program,
-    registers_read,
-    registers_written,
 )
 from memlab.device.emulator.ptx.parser import parse_ptx
 from memlab.device.emulator.sampling.data_dependence import (
@@ -83,7 +81,7 @@ def test_sources_of_branches_and_addresses_are_found() -> None:
 
     floats = {name for name, ptx_type in found.registers.items() if ptx_type == "f32"}
     used = {
-        name for step in found.steps for name in (*registers_read(step), *registers_written(step))
+        name for step in found.steps for name in (*step.registers_read, *step.registers_written)
     }
     assert registers.isdisjoint(floats)
     assert registers >= {name for name in used - floats if name.startswith("%r")}
