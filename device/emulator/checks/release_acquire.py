@@ -135,11 +135,16 @@ class ReleaseAcquireOrder:
         """The time up to which each thread has acquired another one's accesses; -1 for none."""
         distinct, at = np.unique(threads, return_inverse=True)
         # Threads of a warp have mostly acquired the same: what they know is looked up once.
-        sets: dict[tuple[tuple[SyncLocation, int], ...], int] = {}
-        acquired = [tuple(self._acquired_by(thread).items()) for thread in distinct.tolist()]
-        index = np.array([sets.setdefault(each, len(sets)) for each in acquired], np.int64)
+        sets: dict[tuple[int, *tuple[tuple[SyncLocation, int], ...]], int] = {}
+        known: list[AcquiredOperations] = []
+        index = np.zeros(len(distinct), np.int64)
+        for position, thread in enumerate(distinct.tolist()):
+            own = thread >> THREAD_BITS, *self._threads.get(thread, {}).items()
+            if own not in sets:
+                sets[own] = len(known)
+                known.append(self._acquired_by(thread))
+            index[position] = sets[own]
         pairs, places = np.unique(index[at] << TIME_SHIFT | others, return_inverse=True)
-        known = [dict(each) for each in sets]
         times = [
             self._acquired_time(known[pair >> TIME_SHIFT], pair & THREAD_MASK)
             for pair in pairs.tolist()
