@@ -433,9 +433,9 @@ def _parts(instruction: MachineInstruction) -> list[str]:
 
 
 def _groups(operands: tuple[str, ...]) -> int:
-    """The groups of asynchronous copies that a DEPBAR leaves under way."""
+    """The groups of asynchronous copies that a DEPBAR leaves under way; it may name scoreboards."""
     last = operands[-1] if operands else "0x0"
-    return int(last, 0) if last[:1].isdigit() else 0
+    return int(last, 0) if last.isalnum() and last[0].isdigit() else 0
 
 
 def _empty_kernel() -> Steps:

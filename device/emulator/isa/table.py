@@ -434,9 +434,20 @@ for rank in ("3d", "4d", "5d"):
     op(f"tensor.pack.{rank}.im2col", types, partial(tensor_copies.pack_pixel, rank))
 op("tensor.point", "u32 u32 -> u64", tensor_copies.pack_point)
 op("prefetch{,.param,.const}.tensormap", kind="nothing")
+pattern = f"tensormap.replace.tile.{{{','.join(tensor_copies.REPLACED)}}}{{,.global,.shared}}.b1024"
+op(f"{pattern}{{.b32,.b64}}", choosing=tensor_copies.expand_replace, kind="macro")
+pattern = "tensormap.cp_fenceproxy.global.shared.tensormap::generic.sync"
+op(pattern, "", tensor_copies.expand_copy, kind="macro")
+for what in ("box", "shared"):
+    op(f"tensor.sizes.{what}", "u64 " * 8 + "-> u64", partial(tensor_copies.sizes, what))
+more: dict[str, Any]
+for space in ("", ".global", ".shared"):
+    more = {"space": space[1:] or "generic", "counted": False, "view": view}
+    op(f"tensor.word{space}", "-> b64", kind="load", **more)
+    op(f"tensor.set{space}", "b64 ->", kind="store", **more)
 op("cp.async.bulk.{commit_group,wait_group,wait_group.read}", kind="nothing")
 for space in ("global", "shared"):
-    more: dict[str, Any] = {"space": space, "bypass_l1": True, "view": bulk_copies.VIEW}
+    more = {"space": space, "bypass_l1": True, "view": bulk_copies.VIEW}
     for form, box in ((f"{{{_RANKS}}}", "b64 b64 b64"), ("{3d,4d,5d}.im2col", "b64 b64 b64 b64")):
         pattern = f"tensor.reduce.{space}.{form}{{{_REDUCTIONS}}}"
         op(pattern, f"b64 {box} ->", kind="reduce", **more)

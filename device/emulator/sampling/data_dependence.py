@@ -25,6 +25,8 @@ from memlab.device.emulator.ptx.parser import Immediate, Operand, registers_of
 _BARRIERS = "mbarrier"
 """Stands for the words of mbarriers, apart from the rest of shared memory: what copies move changes
 none of them."""
+_MAPS = "tensormap"
+"""Stands for tensor maps, where a program changes them."""
 _BLOCK_SPACES = frozenset({"shared", "local", "param::func", _BARRIERS})
 """State spaces that hold only values that the block itself stored."""
 _CONSTANT_SPACES = ("param", "const")
@@ -58,7 +60,7 @@ def depends_on_data(program: Program) -> bool:
 
     Values loaded from global memory and results of atomic operations are data; arguments are not.
     """
-    data: set[str] = set()
+    data = _changed_maps(program)
     for step, read, written in until_stable(program, data):
         if _loads_data(step, data) or not data.isdisjoint(read):
             data |= written
@@ -74,7 +76,7 @@ def data_decided_writes(program: Program) -> frozenset[int]:
     arms of the branch meet again. What is computed there counts as data, too.
     """
     steps = program.steps
-    data, deciding, decided = set[str](), set[int](), set[int]()
+    data, deciding, decided = _changed_maps(program), set[int](), set[int]()
     regions = BranchRegions(steps)
     flows = [(frozenset(s.registers_read), frozenset(s.registers_written)) for s in steps]
     known = (-1, -1)
@@ -147,13 +149,19 @@ def block_spaces(step: DecodedInstruction) -> frozenset[str]:
     return spaces if step.row.space == "generic" else spaces & {step.row.space}
 
 
+def _changed_maps(program: Program) -> set[str]:
+    """The mark of tensor maps as data, where the program writes some itself."""
+    writes = (each.row.view == MAP_VIEW and each.row.kind == "store" for each in program.steps)
+    return {_MAPS} if any(writes) else set()
+
+
 def _loads_data(step: DecodedInstruction, data: set[str]) -> bool:
     """Whether an instruction loads data; an address that `malloc` gives is data, too."""
     kind, space = step.row.kind, step.row.space
     if mbarrier.is_access(step.instruction):
         return _BARRIERS in data
     own = space in _CONSTANT_SPACES or (space in _BLOCK_SPACES and space not in data)
-    own |= step.row.view == MAP_VIEW  # which no kernel changes
+    own |= step.row.view == MAP_VIEW and _MAPS not in data
     return kind in ("atomic", "heap") or (kind == "load" and not own)
 
 

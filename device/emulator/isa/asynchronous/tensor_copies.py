@@ -17,9 +17,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from memlab.device.emulator.isa.asynchronous.bulk_copies import complete, multicast
+from memlab.device.emulator.isa.integers import divide_integers
 from memlab.device.emulator.isa.macros import BULK_SOURCE, items_of, substitute
 from memlab.device.emulator.isa.rows import Row
-from memlab.device.emulator.isa.values import U64, Value
+from memlab.device.emulator.isa.values import U64, Value, maximum, where
 from memlab.device.emulator.ptx.parser import (
     Address,
     Immediate,
@@ -54,6 +55,10 @@ MARK = 0x7E4D
 
 TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16")
 """PTX's types of elements by their number in CUDA (CUtensorMapDataType)."""
+
+REPLACED_TYPES = (*TYPES[:8], "f32.ftz", "f64", "bf16", "tf32", "tf32.ftz")
+"""The types by their number in `tensormap.replace` (PTX ISA, "tensormap.replace", the table of
+`new_val`); those of 4 and 6 bits are not for compute capability 9.0."""
 
 REDUCTIONS = {
     "add": ("u32", "s32", "u64", "f16", "bf16", "f32", "f64"),
@@ -161,10 +166,28 @@ class MapFields(NamedTuple):
 
 # --- Instructions in their place ------------------------------------------------------------------
 
+REPLACED = {
+    "global_address": (0, 0, 64),
+    "global_stride": (STRIDES + 1, 0, 64),
+    "global_dim": (EXTENTS, 0, 32),
+    "box_dim": (EXTENTS, 32, 32),
+    "element_stride": (STEPS, 0, 8),
+    "rank": (LAYOUT, LAYOUT_RANK, 3),
+    "interleave_layout": (LAYOUT, LAYOUT_INTERLEAVE, 2),
+    "swizzle_mode": (LAYOUT, LAYOUT_SWIZZLE, 2),
+    "fill_mode": (LAYOUT, LAYOUT_NAN, 1),
+    "elemtype": (LAYOUT, LAYOUT_TYPE, 4),
+}
+"""Where the fields that `tensormap.replace` names lie: the word, that of the first dimension, the
+first bit and the number of bits."""
+_RESIZING = ("box_dim", "element_stride", "rank", "swizzle_mode", "elemtype")
+"""The fields that the bytes of a box depend on."""
+
 _WORDS = tuple(Register(f"%macro_tensor{number}") for number in range(LAYOUT + 1))
 _PLACE, _FIRST, _END, _MORE, _STEP, _MAP = (
     Register(f"%macro_box_{name}") for name in ("place", "first", "end", "more", "step", "map")
 )
+_NEW, _STEPS_WORD = Register("%macro_box_new"), Register("%macro_box_steps")
 _IM2COL = ".im2col"
 _EXTENT, _SPAN = Register("%macro_box_extent"), Register("%macro_box_span")
 _BYTES = Register("%macro_box_bytes")
@@ -173,7 +196,10 @@ _INSIDE = tuple(Register(f"%macro_inside{number}") for number in range(DIMENSION
 REGISTERS = {
     **{
         register.name: "b64"
-        for register in (*_WORDS, _PLACE, _FIRST, _END, _MORE, _STEP, _MAP, _EXTENT, _SPAN)
+        for register in (
+            *(*_WORDS, _PLACE, _FIRST, _END, _MORE, _STEP, _MAP, _EXTENT, _SPAN),
+            *(_NEW, _STEPS_WORD),
+        )
     },
     **{register.name: "b64" for register in (*_BEFORE, *_INSIDE)},
     _BYTES.name: "b32",
@@ -275,6 +301,109 @@ def _locate(
     points = (*coordinates[1:], *[_ZERO] * (DIMENSIONS - rank))
     yield do("tensor.point", _END, *points[:2])
     yield do("tensor.point", _MORE, *points[2:])
+
+
+def expand_replace(
+    field: str, space: str, ptx_type: str, instruction: Instruction
+) -> Iterable[Instruction]:
+    """`tensormap.replace [map], {ordinal,} value`: writes a field, and the sizes that it changes.
+
+    Raises:
+        ValueError: There are other operands.
+    """
+    address, *ordinal, value = instruction.operands
+    number = ordinal[0].bits if ordinal and isinstance(ordinal[0], Immediate) else 0
+    if not isinstance(address, Address) or number >= DIMENSIONS or len(ordinal) > 1:
+        raise ValueError(f"{instruction.opcode} has other operands")
+    word, first, bits = REPLACED[field]
+    if field == "element_stride":
+        first += bits * number
+    else:
+        word += number
+
+    def do(opcode: str, *operands: Operand) -> Instruction:
+        return substitute(instruction, opcode, *operands)
+
+    def at(place: int) -> Address:
+        return Address(address.base, address.offset + 8 * place)
+
+    def insert(place: int, first: int, bits: int) -> Iterator[Instruction]:
+        yield do(f"tensor.word{space}", _STEP, at(place))
+        yield do("bfi.b64", _STEP, _NEW, _STEP, Immediate("int", first), Immediate("int", bits))
+        yield do(f"tensor.set{space}", at(place), _STEP)
+
+    if field == "swizzle_mode" and not (isinstance(value, Immediate) and value.bits < 4):
+        raise ValueError(f"{instruction.opcode} has no swizzle of compute capability 9.0")
+    if field == "elemtype":
+        name = _replaced_type(value, instruction)
+        base, _, _ = name.replace("tf32", "f32").partition(".")
+        for number, place, start, size in (
+            (int(base.lstrip("bfsu")) // 8, STRIDES, 0, 64),
+            (int(name.startswith("tf32")), LAYOUT, LAYOUT_TF32, 1),
+        ):
+            yield do("mov.b64", _NEW, Immediate("int", number))
+            yield from insert(place, start, size)
+        value = Immediate("int", TYPES.index(base))
+    yield do(
+        "mov.b64" if ptx_type == ".b64" or isinstance(value, Immediate) else "cvt.u64.u32",
+        _NEW,
+        value,
+    )
+    if field == "rank":
+        yield do("add.s64", _NEW, _NEW, Immediate("int", 1))
+    yield from insert(word, first, bits)
+    if field not in _RESIZING:
+        return
+    words = (_WORDS[STRIDES], *_WORDS[EXTENTS : LAYOUT + 1], _STEPS_WORD)
+    places = (STRIDES, *range(EXTENTS, LAYOUT + 1), STEPS)
+    for held, place in zip(words, places, strict=True):
+        yield do(f"tensor.word{space}", held, at(place))
+    for name, place in (("box", LAYOUT), ("shared", SHARED)):
+        yield do(f"tensor.sizes.{name}", _NEW, *words)
+        yield from insert(place, 0, 32)
+
+
+def _replaced_type(value: Operand, instruction: Instruction) -> str:
+    """The element type that `tensormap.replace` gives a map."""
+    number = value.bits if isinstance(value, Immediate) else len(REPLACED_TYPES)
+    if number >= len(REPLACED_TYPES):
+        raise ValueError(
+            f"{instruction.opcode} has another element type than compute capability 9.0 knows"
+        )
+    return REPLACED_TYPES[number]
+
+
+def sizes(what: str, width: Value, *words: Value) -> Value:
+    """The bytes of a box, or those that it takes in shared memory.
+
+    Args:
+        what: `box` or `shared`.
+        width: The bytes of an element.
+        words: The extents of 5 dimensions, the layout and the steps.
+    """
+    *extents, layout, steps = words
+    rank = layout >> LAYOUT_RANK & 7
+    rows = layout.constant(1, U64)
+    for axis, extent in enumerate(extents[1:], 1):
+        step = steps >> 8 * axis & 0xFF
+        copied = divide_integers((extent >> 32) + step - 1, maximum(step, 1))
+        rows = rows * where(rank > axis, copied, 1)
+    row = (extents[0] >> 32) * width
+    swizzles = layout >> LAYOUT_SWIZZLE & 3
+    span = where(swizzles > 0, layout.constant(PIECE_BYTES, U64) << swizzles, 0)
+    return rows * (row if what == "box" else maximum(row, span))
+
+
+def expand_copy(instruction: Instruction) -> Iterable[Instruction]:
+    """`tensormap.cp_fenceproxy [to], [of], 128`: a copy of a map, visible to tensor copies."""
+    to, of, _ = instruction.operands
+    if not isinstance(to, Address) or not isinstance(of, Address):
+        raise ValueError(f"{instruction.opcode} has other operands")
+    for word in range(WORDS):
+        source, target = (Address(each.base, each.offset + 8 * word) for each in (of, to))
+        yield substitute(instruction, "tensor.word.shared", _NEW, source)
+        yield substitute(instruction, "tensor.set.global", target, _NEW)
+    yield substitute(instruction, "bar.warp.sync", Immediate("int", 0xFFFFFFFF))
 
 
 def pack(*counts: Value) -> Value:
