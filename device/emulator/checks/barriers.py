@@ -15,6 +15,7 @@ from memlab.device.emulator.checks.happens_before import HappensBefore
 from memlab.device.emulator.checks.observations import Lanes, Observations
 from memlab.device.emulator.checks.program_analysis import (
     ProgramAnalysis,
+    is_relaxed_arrival,
     is_warp_barrier,
     is_warp_collective,
 )
@@ -79,7 +80,7 @@ class BarrierCheck:
     ) -> None:
         """Check a chunk; `numbers` are its lanes' threads."""
         self._observations, self._numbers = observations, numbers
-        self._steps, self._targets = program.steps, program.targets
+        self._program, self._steps, self._targets = program, program.steps, program.targets
         self._threads, self._order, self._release_acquire = threads, order, release_acquire
         self._block = np.arange(threads.lanes) // threads.grid.padded_threads
         self.places = np.full(threads.lanes, -1, np.int64)  # the step where a lane waits or ended
@@ -107,7 +108,9 @@ class BarrierCheck:
         """Note that lanes, as a mask, arrive at a barrier and go on."""
         if is_cluster_barrier(self._steps[step]):
             if self._order.clusters is not None:
-                self._order.clusters.arrive(lanes, self._order.time)
+                if not is_relaxed_arrival(self._steps[step]):
+                    self._order.release_to_cluster(lanes, self._program.has_relaxed_arrivals)
+                self._order.clusters.arrive(lanes)
             return
         numbers = self._value(step, 0)
         for block in np.unique(self._block[lanes]).tolist():

@@ -409,12 +409,20 @@ class Checker(ExecutionPolicy):
         """Tell the machine code what the tools have noted."""
         self._native.refresh(self._undefined is not None and self._undefined.has_marks)
 
+    def _fence(self, races: RaceCheck, scope: int, mask: Lanes) -> None:
+        """Lanes, as a mask, execute a fence of a scope."""
+        races.fence(mask, scope)
+        if scope == memory_order.DEVICE_SCOPE:
+            self._order.release_to_cluster(mask, self._program.has_relaxed_arrivals)
+
     def _ordering(self, step: DecodedInstruction) -> Action:
         """The action of an instruction that computes nothing, such as a fence."""
         races, opcode = self._races, step.row.opcode
         if races is not None and memory_order.is_fence(step):
-            scope = memory_order.scope_of(step)
-            return lambda mask: races.fence(mask, scope)
+            return partial(self._fence, races, memory_order.scope_of(step))
+        if races is not None and opcode == "fence.mbarrier_init":
+            # It releases initialisations of mbarriers alone; here, whatever its thread has stored.
+            return lambda mask: self._order.release_to_cluster(mask, cumulative=False)
         if races is not None and opcode == "cp.async.commit_group":
             return races.copies.commit
         if races is not None and opcode.startswith("fence.proxy.async"):

@@ -4,7 +4,8 @@ Time counts memory instructions. A barrier of the whole block makes all earlier 
 all its threads, so one time per lane suffices. A barrier of some threads, such as `__syncwarp`,
 needs one time per pair of lanes. These tables are made only for programs with such a barrier.
 A thread that has waited at the barrier of its cluster knows the accesses of every thread of the
-cluster up to the arrival of that one (`ClusterOrder`).
+cluster up to the arrival of that one (`ClusterOrder`), or, where it arrived `.relaxed`, up to its
+last fence before. A fence also releases what its thread knows of others.
 """
 
 from __future__ import annotations
@@ -29,22 +30,41 @@ class ClusterOrder:
         cluster: By lane, the number of its cluster.
         arrivals: How often each lane has arrived.
         passed: The phases that each lane knows to be over.
+        released: By lane, the time up to which it has released its accesses.
+        covered: By lane, the time up to which other lanes of its block have released its accesses.
     """
 
-    def __init__(self, cluster: Lanes) -> None:
-        """Begin a chunk; `cluster` has the number of each lane's cluster."""
-        self.cluster = cluster
-        self.arrivals, self.passed = np.zeros((2, len(cluster)), np.int64)
-        self._times = np.zeros((2, len(cluster)), np.int64)  # by the parity of the phase
+    def __init__(self, cluster: Lanes, block: int) -> None:
+        """Begin a chunk.
 
-    def arrive(self, lanes: Lanes, time: int) -> None:
-        """Lanes, as a mask, arrive after the access of a time."""
+        Args:
+            cluster: The number of each lane's cluster.
+            block: Lanes per block.
+        """
+        self.cluster, self._block = cluster, block
+        self.arrivals, self.passed, self.released, self.covered = np.zeros(
+            (4, len(cluster)), np.int64
+        )
+        # The same times at the arrivals, by the parity of the phase.
+        self._released, self._covered = np.zeros((2, 2, len(cluster)), np.int64)
+
+    def arrive(self, lanes: Lanes) -> None:
+        """Lanes, as a mask, arrive."""
         self.arrivals += lanes
-        self._times[self.arrivals[lanes] & 1, np.flatnonzero(lanes)] = time
+        for parity in range(2):
+            arriving = lanes & (self.arrivals & 1 == parity)
+            self._released[parity, arriving] = self.released[arriving]
+            blocks = arriving.reshape(-1, self._block).any(axis=1)
+            now = self.covered.reshape(-1, self._block)[blocks]
+            self._covered[parity].reshape(-1, self._block)[blocks] = now
 
     def arrival_times(self, phases: Lanes, lanes: Lanes | slice = slice(None)) -> Lanes:
-        """The times of lanes' arrivals at phases, one for each; 0 where they have not arrived."""
-        times = np.where(phases & 1, self._times[1, lanes], self._times[0, lanes])
+        """The times up to which lanes' accesses were released at phases, one for each.
+
+        They are 0 where lanes have not arrived.
+        """
+        released = np.maximum(self._released, self._covered)
+        times = np.where(phases & 1, released[1, lanes], released[0, lanes])
         return np.asarray(np.where((phases > 0) & (self.arrivals[lanes] >= phases), times, 0))
 
     def lacking(self, waiting: Lanes, lanes: Lanes) -> Lanes:
@@ -159,7 +179,7 @@ class HappensBefore:
             time: The time of the last access before the chunk.
             clusters: By lane, the number of its cluster; None where each block is one.
         """
-        self.clusters = None if clusters is None else ClusterOrder(clusters)
+        self.clusters = None if clusters is None else ClusterOrder(clusters, block)
         self.clock = np.array([time], np.int64)
         self.block_clock = np.full(lanes, time, np.int64)
         self._block, self.group = block, group
@@ -182,6 +202,30 @@ class HappensBefore:
         if self.clusters is not None:
             by_block = self.clusters.passed.reshape(-1, self._block)
             by_block[blocks] = by_block[blocks].max(axis=1, keepdims=True)
+
+    def release_to_cluster(self, lanes: Lanes, cumulative: bool) -> None:
+        """Lanes, as a mask, release their accesses to their clusters, by a fence or an arrival.
+
+        With `cumulative`, they also release what they know of other lanes.
+        """
+        clusters = self.clusters
+        if clusters is None:
+            return
+        clusters.released[lanes] = self.time
+        if not cumulative:
+            return
+        by_block = clusters.covered.reshape(-1, self._block)
+        known = np.where(lanes, self.block_clock, 0).reshape(-1, self._block).max(axis=1)
+        np.maximum(by_block, known[:, None], out=by_block)
+        if not self.group:
+            return
+        for group in np.unique(np.flatnonzero(lanes) // self.group).tolist():
+            inside = slice(group * self.group, (group + 1) * self.group)
+            members = np.zeros_like(lanes)
+            members[inside] = lanes[inside]
+            others = np.maximum(self.known_by(members), self.group_clocks[group])
+            others[lanes[inside]] = 0
+            np.maximum(clusters.covered[inside], others, out=clusters.covered[inside])
 
     def pass_cluster_barrier(self, lanes: Lanes) -> None:
         """Lanes, as a mask, go on behind the barrier of their cluster at which they arrived."""

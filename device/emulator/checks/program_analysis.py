@@ -48,6 +48,7 @@ class ProgramAnalysis:
         has_fences: Whether fences and accesses may order those of other threads.
         has_warp_barriers: Whether threads of a warp may wait for each other alone.
         has_partial_barriers: Whether some threads of a block may.
+        has_relaxed_arrivals: Whether threads may arrive at a cluster's barrier without a release.
         exchanged_loads: By shuffle or vote, the loads whose values may go into it.
         has_shuffles: Whether lanes read the registers of others.
         uses_of_shuffles: The instructions that a shuffle's undefined value may reach.
@@ -72,6 +73,7 @@ class ProgramAnalysis:
     has_fences: bool
     has_warp_barriers: bool
     has_partial_barriers: bool
+    has_relaxed_arrivals: bool
     exchanged_loads: Mapping[int, frozenset[int]]
     has_shuffles: bool
     uses_of_shuffles: Set[int]
@@ -113,6 +115,7 @@ def analyze(program: Program) -> ProgramAnalysis:
         memory_orders=orders,
         has_fences=any(map(is_fence, steps)) or any(o.release_scope is not None for o in orders),
         has_warp_barriers=any(map(is_warp_barrier, steps)),
+        has_relaxed_arrivals=any(map(is_relaxed_arrival, steps)),
         has_partial_barriers=any(is_partial(s) and not is_cluster_barrier(s) for s in steps),
         exchanged_loads=find_exchanged_loads(steps),
         has_shuffles=bool(shuffles),
@@ -171,6 +174,12 @@ def find_watched_instructions(program: Program, tools: frozenset[str]) -> frozen
 def is_warp_barrier(step: DecodedInstruction) -> bool:
     """Whether an instruction is `__syncwarp`."""
     return step.row.opcode == "bar.warp.sync"
+
+
+def is_relaxed_arrival(step: DecodedInstruction) -> bool:
+    """Whether an instruction is an arrival at the barrier of a cluster that releases nothing."""
+    is_arrival = step.row.kind == "arrive" and is_cluster_barrier(step)
+    return is_arrival and "relaxed" in step.instruction.opcode.split(".")
 
 
 def is_warp_collective(step: DecodedInstruction) -> bool:
