@@ -9,19 +9,22 @@ import numpy as np
 import pytest
 
 import memlab
+from memlab.device.emulator.machine.memory import KernelFault
 
 FILE = Path(__file__).parents[2] / "support" / "edited_maps.cu"
 SHAPES = np.array([(5, 40, 160), (20, 12, 64), (3, 8, 32), (8, 32, 256)], np.int32)
 """Rows, columns and the bytes from row to row of four matrices."""
 
 
-def grouped(in_shared: bool, command: Any) -> tuple[Any, list[Any]]:
+def grouped(in_shared: bool, command: Any, strides_bytes: int = 0) -> tuple[Any, list[Any]]:
     rng = np.random.default_rng(0)
     data = [rng.random((rows, pitch // 4), np.float32) for rows, _, pitch in SHAPES]
     pattern = memlab.tensor_map(rng.random((64, 64), np.float32), box=(8, 32))
     maps = [memlab.tensor_map("@pattern", box=(8, 32))] * 4
     out = memlab.inout(np.zeros((4, 8, 32), np.float32))
-    args = [pattern, maps, data, SHAPES, out, int(in_shared)]
+    shapes = SHAPES.copy()
+    shapes[0, 2] = strides_bytes or shapes[0, 2]
+    args = [pattern, maps, data, shapes, out, int(in_shared)]
     return command(f"{FILE}:grouped", grid=4, block=32, args=args, device="h200"), data
 
 
@@ -35,6 +38,11 @@ def test_each_block_copies_by_a_map_of_its_own(in_shared: bool) -> None:
         expected[: part.shape[0], : part.shape[1]] = part
         np.testing.assert_array_equal(got[:rows], expected)
     assert result.measurement.counters.bulk_sectors == 4 * rows * 4
+
+
+def test_a_stride_that_is_no_multiple_of_16_bytes_is_a_fault() -> None:
+    with pytest.raises(KernelFault, match="or has strides, that are no multiples of 16 bytes"):
+        grouped(True, memlab.run, strides_bytes=164)
 
 
 def test_a_fenced_copy_of_a_map_is_no_race() -> None:

@@ -44,7 +44,7 @@ from memlab.device.emulator.codegen.records import (
 from memlab.device.emulator.codegen.trace_code import trace_sectors
 from memlab.device.emulator.codegen.use_code import mark_range, note_use, unit_of
 from memlab.device.emulator.isa.asynchronous import tensor_copies as tensors
-from memlab.device.emulator.isa.values import S64, Value, intrinsic
+from memlab.device.emulator.isa.values import S64, intrinsic
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 
 _SHARED = SPACES.index("shared")
@@ -55,11 +55,9 @@ _OUTER = tuple(range(1, _DIMENSIONS))
 _OUTERMOST_FIRST = _OUTER[::-1]
 _SPAN_MASK = (1 << tensors.SPAN_BITS) - 1
 _PIECE, _PIECE_SHIFT, _LINE_SHIFT = tensors.PIECE_BYTES, 4, 7
-_LINE_PIECES = tuple(range(0, LINE_BYTES, _PIECE))
 _MAP_BYTES = 8 * tensors.WORDS
 _ROWS_AT_ONCE = 16  # that are counted: a row has at most 2 KiB, and costs have 16 bits
 _MOST_SECTORS = 256  # that are recorded at once
-_Piece = Annotated[Value, (S64, 2)]
 _MOST_FLOAT, _INFINITY, _TF32_NAN = 0x7FFFFFFF, 0x7F800000, 0x7FFFE000
 _NANS = 0x7FF77FF77FF77FF7
 """What elements outside read as, of any type of floating-point numbers (an NVIDIA H200)."""
@@ -149,6 +147,11 @@ def fault_of(tensor: Tensor, demands: int) -> int:
         return tensors.FAULTS["mode"]
     if layout >> tensors.LAYOUT_INTERLEAVE & 3:
         return tensors.FAULTS["interleave"]
+    unaligned = tensor.address
+    for axis in _OUTER:
+        unaligned |= tensor.strides[axis]
+    if unaligned & _PIECE - 1:
+        return tensors.FAULTS["layout"]
     return 0
 
 
@@ -376,10 +379,10 @@ def write_box(
             return 1
         if site.kind == _STORE:
             tensor = pointer_to(place, Tensor)[0]
-            if site.space == GLOBAL:
-                store_box(context, warp, tensor, address, sources[lane], first, end, other)
-            else:
-                load_box(context, warp, tensor, sources[lane], address, first, end, other)
+            loads = site.space != GLOBAL
+            memory = sources[lane] if loads else address
+            shared = address if loads else sources[lane]
+            move_box(context, warp, tensor, memory, shared, first, end, other, loads)
     return 0
 
 
@@ -589,7 +592,7 @@ def swizzled(mask: int, address: int) -> int:
 
 
 @compiled(inline=False)
-def load_box(
+def move_box(
     context: Context,
     warp: int,
     tensor: Tensor,
@@ -598,37 +601,42 @@ def load_box(
     first: int,
     end: int,
     other: int,
+    loads: bool,
 ) -> None:
-    """Move a box from global memory to an address of shared memory, which is aligned."""
+    """Move a box between global memory and an address of shared memory, which is aligned.
+
+    A store moves what lies inside the tensor alone; `loads` tells the direction.
+    """
     memory = warp_base(context, context.segments[GLOBAL], warp)
     block = bulk_start(context, _SHARED, warp, shared, tensor.shared_bytes) - shared
     rows, mask = room(Rows)[0], swizzle_mask(tensor)
-    if first != 0 or end != whole_box(tensor):
+    limit = context.arrays[max(find_array(context, place), 0)].end
+    if loads and (first != 0 or end != whole_box(tensor)):
         fill_box(tensor, block, shared)
     goes_on = begin_rows(rows, tensor, place, first, end, other)
     while goes_on:
-        start, left, source = shared + rows.offset, rows.bytes, memory + rows.address
-        row = start
-        if mask == 0:
-            _move_bytes(block + start, source, left)
-        elif left == LINE_BYTES and start & LINE_BYTES - 1 == 0:
-            moved = (start >> _LINE_SHIFT & mask) << _PIECE_SHIFT
-            for piece in _LINE_PIECES:
-                target = pointer_to(block + start + (moved ^ piece), _Piece)
-                target[0] = pointer_to(source + piece, _Piece)[0]
-        elif (start | left) & _PIECE - 1 == 0:
-            while left:
-                target = pointer_to(block + swizzled(mask, start), _Piece)
-                target[0] = pointer_to(source, _Piece)[0]
-                start, source, left = start + _PIECE, source + _PIECE, left - _PIECE
-        else:
-            while left:
-                size = min(_PIECE - (start & _PIECE - 1), left)
-                _move_bytes(block + swizzled(mask, start), source, size)
-                start, source, left = start + size, source + size, left - size
-        if tensor.layout >> tensors.LAYOUT_TF32 & 1:
-            round_row(block, mask, row, rows.bytes)
+        start, count = shared + rows.offset, rows.bytes
+        if not loads:
+            count = min(written_bytes(rows, tensor), limit - rows.address)
+        move_row(block, start, memory + rows.address, count, mask, loads)
+        if loads and tensor.layout >> tensors.LAYOUT_TF32 & 1:
+            round_row(block, mask, start, count)
         goes_on = next_row(rows, tensor)
+
+
+@compiled
+def move_row(block: Address, start: int, row: Address, count: int, mask: int, loads: bool) -> None:
+    """Move a row of a box, piece by piece where these are exchanged."""
+    if mask == 0:
+        _move_bytes(block + start if loads else row, row if loads else block + start, count)
+        return
+    moved, pieces, rest = swizzled(mask, start) ^ start, count >> _PIECE_SHIFT, count & _PIECE - 1
+    for number in range(pieces):
+        held, other = block + (start + _PIECE * number ^ moved), row + _PIECE * number
+        _move_bytes(held if loads else other, other if loads else held, _PIECE)
+    if rest:
+        held, other = block + (start + _PIECE * pieces ^ moved), row + _PIECE * pieces
+        _move_bytes(held if loads else other, other if loads else held, rest)
 
 
 @compiled(inline=False)
@@ -666,36 +674,6 @@ def fill_box(tensor: Tensor, block: Address, shared: int) -> None:
         for index in range(words):
             place = swizzled(mask, shared + row * pitch + 8 * index)
             pointer_to(block + place, int)[0] = word
-
-
-@compiled(inline=False)
-def store_box(
-    context: Context,
-    warp: int,
-    tensor: Tensor,
-    place: int,
-    shared: int,
-    first: int,
-    end: int,
-    other: int,
-) -> None:
-    """Move what lies inside the tensor of a box from shared to global memory."""
-    memory = warp_base(context, context.segments[GLOBAL], warp)
-    block = bulk_start(context, _SHARED, warp, shared, tensor.shared_bytes) - shared
-    rows, mask = room(Rows)[0], swizzle_mask(tensor)
-    limit = context.arrays[max(find_array(context, place), 0)].end
-    goes_on = begin_rows(rows, tensor, place, first, end, other)
-    while goes_on:
-        start, target = shared + rows.offset, memory + rows.address
-        left = min(written_bytes(rows, tensor), limit - rows.address)
-        if mask == 0:
-            _move_bytes(target, block + start, left)
-            left = 0
-        while left:
-            size = min(_PIECE - (start & _PIECE - 1), left)
-            _move_bytes(target, block + swizzled(mask, start), size)
-            start, target, left = start + size, target + size, left - size
-        goes_on = next_row(rows, tensor)
 
 
 BOXES = (read_box, write_box)

@@ -95,6 +95,8 @@ _FAULT_TEXTS = {
     "the first coordinate so",
     "type": "this reduction does not take the element type of the map",
     "interleave": "maps with interleaved channels need a GPU",
+    "layout": f"the tensor of the map lies at an address, or has strides, that are no multiples of "
+    f"{PIECE_BYTES} bytes: replace them by such",
     "outside": "the tensor of the map lies outside its array",
 }
 FAULTS = {name: (1 << 61) + PIECE_BYTES * n for n, name in enumerate(_FAULT_TEXTS, 1)}
