@@ -16,7 +16,7 @@ from pathlib import Path
 from memlab.device.gpu.timing import TIMEOUT_S
 from memlab.device.nvidia_tools.launch_request import launch_command, run_tool
 from memlab.errors import DeviceError
-from memlab.kernels.launch import Launch
+from memlab.kernels.launch import NO_CLUSTER, Launch
 
 _GLOBAL_METRIC = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
 _WAVEFRONTS_METRIC = "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
@@ -42,6 +42,8 @@ COUNTER_METRICS: Mapping[str, Mapping[str, int]] = {
         "memory_l1_wavefronts_shared": 1,
         "memory_l1_wavefronts_shared_ideal": -1,
     },
+    "distributed_shared_requests": {"l1tex__t_requests_pipe_lsu_mem_dshared.sum": 1},
+    "distributed_shared_sectors": {"l1tex__t_sectors_pipe_lsu_mem_dshared.sum": 1},
     "local_load_sectors": {"l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum": 1},
     "local_store_sectors": {"l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum": 1},
     "l1_read_sector_hits": {"l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum": 1},
@@ -69,6 +71,10 @@ COUNTER_METRICS: Mapping[str, Mapping[str, int]] = {
     "warp_instructions": {"smsp__inst_executed.sum": 1},
 }
 """For each counter of memlab, the weights of Nsight Compute's metrics in its sum."""
+
+_OF_CLUSTERS = ("distributed_shared_requests", "distributed_shared_sectors")
+"""Counters that are 0 without clusters. GPUs that have none do not know their metrics, and ncu
+fails on a metric that it does not find."""
 
 DURATION_METRIC = "gpu__time_duration.sum"
 """The kernel's time; `parse_metrics` converts it to seconds."""
@@ -122,9 +128,14 @@ def profiling_timeout_s(timeout_s: float) -> float:
     return STARTUP_S + LONGEST_LAUNCHES_ALLOWED * timeout_s
 
 
-def required_metrics() -> tuple[str, ...]:
-    """The metrics that `COUNTER_METRICS` needs, and the kernel's time, without duplicates."""
-    needed = (metric for terms in COUNTER_METRICS.values() for metric in terms)
+def required_metrics(clusters: bool = False) -> tuple[str, ...]:
+    """The metrics that `COUNTER_METRICS` needs, and the kernel's time, without duplicates.
+
+    Args:
+        clusters: Whether the launch has thread block clusters.
+    """
+    counters = (name for name in COUNTER_METRICS if clusters or name not in _OF_CLUSTERS)
+    needed = (metric for name in counters for metric in COUNTER_METRICS[name])
     return tuple(dict.fromkeys((DURATION_METRIC, *needed)))
 
 
@@ -232,7 +243,7 @@ def profile(
         raise ProfilerError(
             f"Nsight Compute (ncu) is not installed, or not on the PATH: {INSTALL_ADVICE}"
         )
-    metrics = dict.fromkeys((*required_metrics(), *more))
+    metrics = dict.fromkeys((*required_metrics(launch.cluster != NO_CLUSTER), *more))
     most_s = profiling_timeout_s(TIMEOUT_S if timeout_s is None else timeout_s)
     try:
         with launch_command(launch, index, seed) as words:

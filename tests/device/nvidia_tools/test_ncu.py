@@ -64,7 +64,8 @@ def test_the_counters_of_a_real_gpu() -> None:
     asked_since = {
         name
         for name in ncu.COUNTER_METRICS
-        if "_atomic_" in name or "_reduction_" in name or name == "lrc_read_sectors"
+        if any(part in name for part in ("_atomic_", "_reduction_", "distributed_"))
+        or name == "lrc_read_sectors"
     }
     assert set(counted) == set(ncu.COUNTER_METRICS) - asked_since | {"duration_s"}
 
@@ -81,6 +82,17 @@ def test_figures_are_read_in_base_units(unit: str, value: str, expected: float) 
     text = f'"ID","Kernel Name","a.sum"\n"","","{unit}"\n"0","tiled","{value}"\n'
 
     assert ncu.parse_metrics(text)["a.sum"] == pytest.approx(expected)
+
+
+def test_only_a_launch_with_clusters_asks_for_their_metrics() -> None:
+    """GPUs without clusters do not know these metrics, and Nsight Compute then fails."""
+    asked = set(ncu.required_metrics(clusters=True)) - set(ncu.required_metrics())
+    assert asked == {
+        "l1tex__t_requests_pipe_lsu_mem_dshared.sum",
+        "l1tex__t_sectors_pipe_lsu_mem_dshared.sum",
+    }
+    counted = ncu.counters_from_metrics(dict.fromkeys(asked, 8.0))
+    assert counted == {"distributed_shared_requests": 8, "distributed_shared_sectors": 8}
 
 
 def test_what_was_not_counted_is_left_out() -> None:
