@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MAX_CACHED = 1024
 """The most texts of macros whose syntax is kept."""
+_CLUSTER_DIMS = re.compile(r"\b__cluster_dims__\s*\((?:[^()]|\([^()]*\))*\)")
 _LITERAL_TYPES = re.compile(r"unsigned|signed|long|short|int|char|double|float")
 
 
@@ -393,6 +394,7 @@ def read_program(preprocessed: Preprocessed) -> Program:
     program = Program(preprocessed.macros)
     for source in preprocessed.texts:
         text = re.sub(r"\b__align__\b", "alignas", source.text)  # which the grammar knows
+        text = _CLUSTER_DIMS.sub(lambda each: re.sub(r"\S", " ", each[0]), text)  # unknown to it
         root = parser().parse(text.encode(errors="replace")).root_node
         _collect(root, program, source.name, (), None)
     for name, functions in program.functions.items():

@@ -819,3 +819,12 @@ def test_names_are_those_of_the_namespace() -> None:
         "k 3,1,1|2,1,1|0|Unresolved,Unresolved,16",
         "k 5,1,1|3,1,1|0|Unresolved,Unresolved,32",
     ]
+
+
+def test_a_kernel_with_cluster_dimensions_keeps_its_namespace() -> None:
+    code = (
+        "namespace a { template <int M, int N> __global__ __launch_bounds__(128) void\n"
+        "__cluster_dims__(M * max(N, 1), 1, 1) spread(int n) { if (n) { n = 0; } } }\n"
+        "int main() { a::spread<2, 1><<<4, 128>>>(3); }"
+    )
+    assert launches(code) == ["a::spread<2,1> 4,1,1|128,1,1|0|3"]
