@@ -31,9 +31,6 @@ ODD: dict[str, int] = {
     "heads": 2,
 }
 
-CLUSTERED = ("wgmma-cluster", "wgmma-tf32")
-"""Kernels in clusters of blocks, which `check` does not know."""
-
 
 def floats(name: str, elements: int) -> Buffer:
     return Buffer(name, (elements,), "float32", "in")
@@ -107,7 +104,7 @@ def line(source: str, mark: str) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in CATALOG if name not in CLUSTERED])
+@pytest.mark.parametrize("name", CATALOG)
 def test_no_kernel_of_the_catalog_has_a_finding(name: str) -> None:
     known = {parameter.name for parameter in CATALOG[name].parameters}
     wanted = {key: value for key, value in ODD.items() if key in known}
@@ -115,6 +112,8 @@ def test_no_kernel_of_the_catalog_has_a_finding(name: str) -> None:
         wanted = {"m": 31, "k": 7, "n": 33}
     if name.startswith("wgmma"):
         wanted = {"m": 131, "k": 392, "n": 264}  # rows of whole 16 bytes, more tiles than stages
+    if name == "wgmma-tf32":
+        wanted |= {"k": 72, "n": 136}  # larger ones take more than a minute
     launch = CATALOG[name].prepare(wanted, LIMITS)
     report = check_launch(launch, compile_launch(launch, (9, 0)), DEVICE, seed=3)
 
