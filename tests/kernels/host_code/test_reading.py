@@ -824,7 +824,7 @@ def test_names_are_those_of_the_namespace() -> None:
 def test_a_kernel_with_cluster_dimensions_keeps_its_namespace() -> None:
     code = (
         "namespace a { template <int M, int N> __global__ __launch_bounds__(128) void\n"
-        "__cluster_dims__(M * max(N, 1), 1, 1) spread(int n) { if (n) { n = 0; } } }\n"
-        "int main() { a::spread<2, 1><<<4, 128>>>(3); }"
+        "__cluster_dims__(M * max(N, 1), 1, 1) spread(int n) { if (n) { n = 0; } }\n"
+        "void run() { spread<2, 1><<<4, 128>>>(3); } } int main() { a::run(); }"
     )
     assert launches(code) == ["a::spread<2,1> 4,1,1|128,1,1|0|3"]
