@@ -17,7 +17,7 @@ STALL_REASONS = (
     SELECTED,
     *("wait", "long_scoreboard", "short_scoreboard", "lg_throttle", "mio_throttle"),
     *("math_pipe_throttle", "dispatch_stall", "barrier", "membar", "no_instruction", "imc_miss"),
-    *("not_selected", "gmma"),
+    *("not_selected", "gmma", "branch_resolving"),
 )
 """The states of a warp. The names are Nsight Compute's; `memlab explain` tells what they mean."""
 

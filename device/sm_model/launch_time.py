@@ -34,6 +34,7 @@ from memlab.device.sm_model.pipes import (
     awaited_of,
     issue_of,
     product_wavefronts,
+    resolving_clocks,
     throttle_of,
 )
 from memlab.device.sm_model.profile import Access, LaunchProfile
@@ -215,11 +216,9 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
         backlog=float(l2_latencies.mean()),
         l2_latencies=np.maximum(l2_latencies - _BEFORE_L1_CLOCKS, 0.0),
         dram_latencies=np.maximum(dram_latency_table(properties) - _BEFORE_L1_CLOCKS, 0.0),
-        fetch_first=float(dram_latency_table(properties).mean()),
-        fetch_latency=float(l2_latencies.mean()),
+        fetch_latency=prefetched_clocks(properties),
         fetch_interval=CODE_LINE_BYTES / (properties.cold_code_bytes_per_clock or 16.0),
         fetch_ahead=8,
-        bank_latency=float(l2_latencies.mean()),
         arrival_clocks=ARRIVAL_CLOCKS,
         least_sectors=_L2_ACCESS_SECTORS,
         cluster_clocks=_REMOTE_LATENCY_CLOCKS if profile.cluster_blocks > 1 else opening,
@@ -231,6 +230,19 @@ def _remote_sector_clocks(profile: LaunchProfile) -> float:
     """Clocks per sector of accesses to other blocks' shared memory."""
     rate = figure_at(_REMOTE_BYTES_PER_CLOCK, profile.cluster_blocks)
     return SECTOR_BYTES / rate if rate else 0.0
+
+
+def prefetched_clocks(properties: DeviceProperties) -> float:
+    """Clocks until an SM has the first code of a kernel, and its parameters.
+
+    The launch itself has brought both near (the fields PROGRAM_PREFETCH and CONSTANT_BUFFER_PREFETCH
+    of a launch's descriptor, NVIDIA open-gpu-doc, clc6c0qmd.h): into the cache behind the first one,
+    which holds constants and code alike (Jia et al., arXiv 1804.06826: the L1.5).
+    """
+    second = properties.constant_latency_by_footprint_clocks
+    if second:
+        return max(second.values())
+    return float(l2_latency_table(properties).mean())
 
 
 def dram_fraction(written_share: float, sector_bytes: float, properties: DeviceProperties) -> float:
@@ -306,6 +318,7 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
     banks: dict[str, int] = {}
     sites = sites_of(profile.code, profile.barriers)
     constant_passes = properties.constant_passes_per_clock_per_sm or 1.0
+    prefetched, l2_latency = prefetched_clocks(properties), l2_latency_table(properties).mean()
     for number, instruction in enumerate(profile.code.instructions):
         step, issue, control = steps[number], issue_of(instruction, properties), instruction.control
         step["kind"], step["unit"], step["busy"] = issue.kind, issue.unit, issue.busy
@@ -322,6 +335,10 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         step["reads"] = register_reads(instruction, previous)
         step["window"] = READ_WINDOW_CLOCKS if issue.kind == Kind.FIXED else _NO_WINDOW
         step["bank"] = _bank(instruction.operands, banks)
+        step["bank_latency"] = (
+            prefetched if _reads_parameters(instruction.operands) else l2_latency
+        )
+        step["resolving"] = resolving_clocks(instruction)
         if issue.kind in (Kind.TEST, Kind.CHANGE, Kind.COPY):
             step["site"] = sites.get(number, -1)
         if issue.kind == Kind.PRODUCT:
@@ -389,6 +406,11 @@ def _bank(operands: tuple[str, ...], known: dict[str, int]) -> int:
             line = f"{match[1]} {int(match[2], 16) // _CONSTANT_LINE_BYTES}"
             return known.setdefault(line, len(known))
     return -1
+
+
+def _reads_parameters(operands: tuple[str, ...]) -> bool:
+    """Whether an instruction reads the bank of constants that a launch writes itself."""
+    return any(operand.lstrip("-|!~").startswith("c[0x0]") for operand in operands)
 
 
 def _atomic_clocks(

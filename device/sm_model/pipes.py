@@ -207,6 +207,20 @@ def _has_shared_factor(step: MachineInstruction) -> bool:
     return len(step.operands) > 1 and step.operands[1].startswith("gdesc")
 
 
+_RESOLVING_CLOCKS = {"BRA": 3.0, "EXIT": 4.0, "BSYNC": 8.0, "WARPSYNC": 8.0}
+"""Clocks after its stall count until a branch has its target.
+
+Nsight Compute's `smsp__average_warps_issue_stalled_branch_resolving` of the launches of
+`docs/results/h200-truth.csv`, over their branches: 3.0 where they have loops only (43 launches), 4.0
+for each EXIT of those without a loop (32 launches, 3.8 to 4.2), and from 8 for each BSYNC, where lanes
+are together, to 15, where they part (28 launches)."""
+
+
+def resolving_clocks(step: MachineInstruction) -> float:
+    """Clocks after its stall count until a branch has its target; 0 for other instructions."""
+    return _RESOLVING_CLOCKS.get(step.name, 0.0)
+
+
 def _clocks(lanes: Mapping[str, float], pipe: str, otherwise: float) -> float:
     """Clocks that a pipe of a sub-core needs for a warp."""
     return max(WARP_SIZE * SCHEDULERS / (lanes.get(pipe) or otherwise), 1.0)

@@ -23,7 +23,7 @@ GROUPS = 8
 """Groups of asynchronous copies that a warp has under way; an older one counts as complete."""
 PHASES = 8
 """Phases of a barrier that are known; an older one counts as complete."""
-STALLS = 13
+STALLS = 14
 """Reasons of `Stall`."""
 NONE = -1
 
@@ -86,6 +86,7 @@ class Stall(IntEnum):
     IMC_MISS = 10  # an operand in constant memory is not there
     NOT_SELECTED = 11  # another warp issues
     GMMA = 12  # for a product of its warpgroup
+    BRANCH_RESOLVING = 13  # for the target of a branch
 
 
 class Step(Record):
@@ -97,6 +98,7 @@ class Step(Record):
     reads: Annotated[Pointer[float], BANKS]  # registers that it reads of each bank
     window: float  # clocks in which it must have read them; many if it reads them later
     stall: int  # clocks until the warp may issue its next instruction
+    resolving: float  # clocks that follow, until a branch has its target
     wait: int  # a mask of scoreboards that must be released before it issues
     write: int  # the scoreboard that is released with its result; NONE
     read: int  # the scoreboard that is released when its operands were read; NONE
@@ -116,6 +118,7 @@ class Step(Record):
     site: int  # the list of barrier operations that it takes the next one of; NONE
     line: int  # the 128-byte line of code that it lies in
     bank: int  # the line of constant memory at a fixed address that it reads; NONE
+    bank_latency: float  # clocks until that line is there, at its first use
     awaited: int  # the reason of warps that wait for its result
     throttle: int  # the reason of warps that wait for its unit
     throttled: float  # the share of that wait in which the unit takes no instruction
@@ -213,11 +216,9 @@ class Machine(Record):
     backlog: float  # clocks of traffic that the SM may have before its L1 stops
     l2_table: Pointer[float]  # QUANTILES latencies, from the L1's miss to the data
     dram_table: Pointer[float]
-    fetch_first: float  # clocks until the first line of code, from DRAM
     fetch_latency: float  # until another line that no prefetch covers
     fetch_interval: float  # between lines that are prefetched
     fetch_ahead: int  # lines that are prefetched
-    bank_latency: float  # until a line of constant memory is there
 
     # Barriers in shared memory.
     barriers: int  # of a block

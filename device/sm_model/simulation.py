@@ -67,11 +67,9 @@ class Rates:
         backlog: Clocks of traffic under way at which the L1 stops taking accesses.
         l2_latencies: Equally likely latencies of an L2 hit.
         dram_latencies: Equally likely latencies of an L2 miss, beyond the time of its bytes.
-        fetch_first: Clocks until the first line of code is there.
-        fetch_latency: Clocks until another line is there that was not prefetched.
+        fetch_latency: Clocks until a line of code is there that was not prefetched.
         fetch_interval: Clocks between lines that are prefetched.
         fetch_ahead: Lines that are prefetched.
-        bank_latency: Clocks until a line of constant memory is there, at its first use.
         arrival_clocks: Clocks from an arrival at a barrier in shared memory until a warp that
             waits for it goes on.
         cluster_clocks: The same of the barrier of a cluster.
@@ -94,11 +92,9 @@ class Rates:
     backlog: float = 1e9
     l2_latencies: Floats = field(default_factory=lambda: np.zeros(1))
     dram_latencies: Floats = field(default_factory=lambda: np.zeros(1))
-    fetch_first: float = 0.0
     fetch_latency: float = 0.0
     fetch_interval: float = 0.0
     fetch_ahead: int = 0
-    bank_latency: float = 0.0
     arrival_clocks: float = 0.0
     cluster_clocks: float = 0.0
     remote_sector_clocks: float = 0.0
@@ -219,9 +215,8 @@ def run(work: Workload, rates: Rates) -> Simulated:
         *("block_interval", "block_latency", "warp_interval", "queue_depth"),
         *("barrier_clocks", "barrier_latency", "read_sector_clocks", "write_sector_clocks"),
         *("port_sector_clocks", "dram_byte_clocks", "dram_sector_bytes", "backlog"),
-        *("fetch_first", "fetch_latency", "fetch_interval", "fetch_ahead"),
-        *("bank_latency", "least_sectors", "arrival_clocks", "cluster_clocks"),
-        "remote_sector_clocks",
+        *("fetch_latency", "fetch_interval", "fetch_ahead"),
+        *("least_sectors", "arrival_clocks", "cluster_clocks", "remote_sector_clocks"),
     ):
         machine[name] = getattr(rates, name)
     function: Compiled[Any] = cast(Any, simulation_code.simulate)

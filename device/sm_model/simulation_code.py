@@ -59,6 +59,7 @@ _WAIT, _LONG, _DISPATCH_STALL, _BARRIER, _NO_INSTRUCTION, _IMC_MISS, _NOT_SELECT
         *(Stall.NO_INSTRUCTION, Stall.IMC_MISS, Stall.NOT_SELECTED, Stall.GMMA),
     ),
 )
+_BRANCH_RESOLVING = int(Stall.BRANCH_RESOLVING)
 
 
 def _whole(number: Any) -> Any:
@@ -223,7 +224,7 @@ def _prepare(m: Machine, number: int, clock: float) -> None:
         step.stalls[_NO_INSTRUCTION] += known - ready
         ready = known
     if step.bank >= 0 and step.kind != _CONSTANT:
-        known = _constants(m, step.bank, ready)
+        known = _constants(m, step, ready)
         if unlikely(known > ready):
             step.stalls[_IMC_MISS] += known - ready
             ready = known
@@ -325,19 +326,17 @@ def _fetched(m: Machine, line: int, clock: float) -> float:
 
 
 @compiled(inline=True)
-def _constants(m: Machine, bank: int, clock: float) -> float:
-    """When a line of constant memory is there."""
-    if unlikely(m.banks[bank] < 0.0):
-        m.banks[bank] = clock + m.bank_latency
-    return m.banks[bank]
+def _constants(m: Machine, step: Step, clock: float) -> float:
+    """When the line of constant memory that an instruction reads is there."""
+    if unlikely(m.banks[step.bank] < 0.0):
+        m.banks[step.bank] = clock + step.bank_latency
+    return m.banks[step.bank]
 
 
 @compiled(inline=False)
 def _fetch(m: Machine, line: int, clock: float) -> None:
     """Request a line of code, and those behind it."""
     arrives = clock + m.fetch_latency
-    if clock < m.fetch_first:
-        arrives = _later(arrives, m.fetch_first)
     for ahead in range(m.fetch_ahead + 1):
         if line + ahead < m.code_lines and m.code[line + ahead] < 0.0:
             m.code[line + ahead] = arrives + float(ahead) * m.fetch_interval
@@ -380,7 +379,7 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
             m.constant_free = _later(clock, m.constant_free) + step.passes
             done = m.constant_free + step.latency
             if step.bank >= 0:
-                done = _later(done, _constants(m, step.bank, clock))
+                done = _later(done, _constants(m, step, clock))
         elif step.kind >= _TEST:
             _asynchronous(m, number, warp, step, clock)
     if step.write >= 0 and done > warp.boards[step.write]:
@@ -555,7 +554,7 @@ def _atomic(m: Machine, step: Step, begin: float) -> float:
 @compiled(inline=False)
 def _advance(m: Machine, number: int, warp: Warp, step: Step, clock: float) -> None:
     """Go to the next instruction of a warp's path."""
-    then, own = clock + float(max(step.stall, 1)), warp.step
+    then, own = clock + float(max(step.stall, 1)) + step.resolving, warp.step
     warp.step += 1
     if warp.step == warp.stop:
         if warp.range == warp.ranges:
@@ -573,7 +572,9 @@ def _advance(m: Machine, number: int, warp: Warp, step: Step, clock: float) -> N
         warp.ready, warp.since, warp.barrier = _NEVER, clock + 1.0, own
         _open_complete(m, warp.slot, place)
         return
-    m.steps[warp.step].stalls[_WAIT] += then - clock - 1.0
+    stalls = m.steps[warp.step].stalls
+    stalls[_BRANCH_RESOLVING] += step.resolving
+    stalls[_WAIT] += then - clock - 1.0 - step.resolving
     _prepare(m, number, then)
 
 
