@@ -210,6 +210,8 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
         barrier_latency=opening,
         read_sector_clocks=SECTOR_BYTES * active / l2 * served,
         write_sector_clocks=SECTOR_BYTES * active / written,
+        hit_sector_clocks=SECTOR_BYTES * active * hit_share(properties),
+        fill_byte_clocks=active / written,
         port_sector_clocks=SECTOR_BYTES / port,
         dram_byte_clocks=active / dram,
         dram_sector_bytes=profile.dram_sector_bytes,
@@ -243,6 +245,18 @@ def prefetched_clocks(properties: DeviceProperties) -> float:
     if second:
         return max(second.values())
     return float(l2_latency_table(properties).mean())
+
+
+def hit_share(properties: DeviceProperties) -> float:
+    """Clocks of the L2's time for writing that a byte takes which is read there, of all SMs.
+
+    Reads have a path of their own; but a copy in the L2 moves less than both paths could.
+    """
+    written, copied = properties.l2_write_bytes_per_clock, properties.l2_copy_bytes_per_clock
+    if not written or not copied:
+        return 0.0
+    half = copied / 2  # read, and as much written
+    return max(1 / half - 1 / written, 0.0)
 
 
 def dram_fraction(written_share: float, sector_bytes: float, properties: DeviceProperties) -> float:
@@ -335,9 +349,7 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         step["reads"] = register_reads(instruction, previous)
         step["window"] = READ_WINDOW_CLOCKS if issue.kind == Kind.FIXED else _NO_WINDOW
         step["bank"] = _bank(instruction.operands, banks)
-        step["bank_latency"] = (
-            prefetched if _reads_parameters(instruction.operands) else l2_latency
-        )
+        step["bank_latency"] = prefetched if _reads_parameters(instruction.operands) else l2_latency
         step["resolving"] = resolving_clocks(instruction)
         if issue.kind in (Kind.TEST, Kind.CHANGE, Kind.COPY):
             step["site"] = sites.get(number, -1)

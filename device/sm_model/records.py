@@ -210,6 +210,8 @@ class Machine(Record):
     least_sectors: float  # that the L2 takes the time of, for each line
     read_sector_clocks: float  # L2, this SM's share
     write_sector_clocks: float
+    hit_sector_clocks: float  # of the L2's time for writing, for a sector that is read there
+    fill_byte_clocks: float  # of the same, for a byte that DRAM reads
     port_sector_clocks: float  # the port between the SM and the L2
     dram_byte_clocks: float
     dram_sector_bytes: float  # that DRAM reads for a missed sector
@@ -250,6 +252,7 @@ class Machine(Record):
     constant_free: float
     barrier_free: float
     l2_free: float
+    write_free: float  # the same of what writes into the L2
     port_free: float
     remote_free: float  # the network to the other SMs
     atomic_free: float  # when the sector that all atomics want is free

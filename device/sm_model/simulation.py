@@ -61,6 +61,8 @@ class Rates:
         least_sectors: Sectors that the L2 takes the time of for each line, however few it has.
         read_sector_clocks: Clocks per sector of the SM's share of the L2, reading.
         write_sector_clocks: The same, writing.
+        hit_sector_clocks: Clocks of the latter that a sector takes which is read there.
+        fill_byte_clocks: The same of a byte that DRAM reads, which is written into the L2.
         port_sector_clocks: Clocks per sector of the port between the SM and the L2.
         dram_byte_clocks: Clocks per byte of the SM's share of DRAM.
         dram_sector_bytes: Bytes that DRAM reads for a missed sector.
@@ -86,6 +88,8 @@ class Rates:
     least_sectors: float = 1.0
     read_sector_clocks: float = 0.0
     write_sector_clocks: float = 0.0
+    hit_sector_clocks: float = 0.0
+    fill_byte_clocks: float = 0.0
     port_sector_clocks: float = 0.0
     dram_byte_clocks: float = 0.0
     dram_sector_bytes: float = 32.0
@@ -214,6 +218,7 @@ def run(work: Workload, rates: Rates) -> Simulated:
     for name in (
         *("block_interval", "block_latency", "warp_interval", "queue_depth"),
         *("barrier_clocks", "barrier_latency", "read_sector_clocks", "write_sector_clocks"),
+        *("hit_sector_clocks", "fill_byte_clocks"),
         *("port_sector_clocks", "dram_byte_clocks", "dram_sector_bytes", "backlog"),
         *("fetch_latency", "fetch_interval", "fetch_ahead"),
         *("least_sectors", "arrival_clocks", "cluster_clocks", "remote_sector_clocks"),

@@ -502,17 +502,25 @@ def _load(m: Machine, step: Step, begin: float) -> float:
             slots = _later(per_line, m.least_sectors) * part
             arrival = _pass_port(m, begin, per_line * part, slots * m.read_sector_clocks)
             if _chance(m) < step.dram:
-                answer = _later(arrival, m.dram_free)
-                m.dram_free = answer + per_line * part * m.dram_sector_bytes * m.dram_byte_clocks
-                done = _later(done, m.dram_free + _drawn(m, m.dram_table))
+                done = _later(done, _miss(m, arrival, per_line * part))
             else:
-                done = _later(done, arrival + _drawn(m, m.l2_table))
+                m.write_free = _later(m.write_free, arrival) + slots * m.hit_sector_clocks
+                done = _later(done, _later(arrival, m.write_free) + _drawn(m, m.l2_table))
     return done
 
 
 @compiled(inline=True)
+def _miss(m: Machine, arrival: float, sectors: float) -> float:
+    """Read sectors from DRAM, and write them into the L2; return when they are there."""
+    read = sectors * m.dram_sector_bytes
+    m.dram_free = _later(arrival, m.dram_free) + read * m.dram_byte_clocks
+    m.write_free = _later(arrival, m.write_free) + read * m.fill_byte_clocks
+    return _later(m.dram_free, m.write_free) + _drawn(m, m.dram_table)
+
+
+@compiled(inline=True)
 def _pass_port(m: Machine, begin: float, sectors: float, clocks: float) -> float:
-    """Pass sectors through the SM's port and its share of the L2; return when."""
+    """Pass sectors that are read through the SM's port and its share of the L2; return when."""
     start = _later(begin, m.port_free)
     m.port_free = start + sectors * m.port_sector_clocks
     start = _later(start, m.l2_free)
@@ -523,15 +531,21 @@ def _pass_port(m: Machine, begin: float, sectors: float, clocks: float) -> float
 
 
 @compiled(inline=True)
-def _write_clocks(m: Machine, step: Step) -> float:
-    """The clocks that the L2 takes for the sectors of a request that writes."""
-    return _later(step.sectors, step.lines * m.least_sectors) * m.write_sector_clocks
+def _write(m: Machine, step: Step, begin: float) -> float:
+    """Pass sectors that are written through the SM's port and to the L2; return when."""
+    start = _later(begin, m.port_free)
+    m.port_free = start + step.sectors * m.port_sector_clocks
+    written = _later(step.sectors, step.lines * m.least_sectors)
+    m.write_free = _later(start, m.write_free) + written * m.write_sector_clocks
+    end = _later(m.port_free, m.write_free)
+    m.l1_free = _later(m.l1_free, end - m.backlog)
+    return end
 
 
 @compiled(inline=False)
 def _store(m: Machine, step: Step, begin: float) -> None:
     """Write sectors to the L2."""
-    end = _pass_port(m, begin + step.passes, step.sectors, _write_clocks(m, step))
+    end = _write(m, step, begin + step.passes)
     m.dram_free = _later(m.dram_free, end) + step.sectors * step.written * m.dram_byte_clocks
     m.drained = _later(m.drained, end)
 
@@ -539,15 +553,13 @@ def _store(m: Machine, step: Step, begin: float) -> None:
 @compiled(inline=False)
 def _atomic(m: Machine, step: Step, begin: float) -> float:
     """Operate on sectors at the L2; return when the old value is there."""
-    end = _pass_port(m, begin + step.passes, step.sectors, _write_clocks(m, step))
+    end = _write(m, step, begin + step.passes)
     m.atomic_free = _later(m.atomic_free, end) + step.serial
     end = m.atomic_free
     m.l1_free = _later(m.l1_free, end - m.backlog)
     m.drained = _later(m.drained, end)
     if _chance(m) < step.dram:
-        answer = _later(end, m.dram_free)
-        m.dram_free = answer + step.sectors * m.dram_sector_bytes * m.dram_byte_clocks
-        return m.dram_free + _drawn(m, m.dram_table)
+        return _miss(m, end, step.sectors)
     return end + _drawn(m, m.l2_table)
 
 
