@@ -237,9 +237,9 @@ def _remote_sector_clocks(profile: LaunchProfile) -> float:
 def prefetched_clocks(properties: DeviceProperties) -> float:
     """Clocks until an SM has the first code of a kernel, and its parameters.
 
-    The launch itself has brought both near (the fields PROGRAM_PREFETCH and CONSTANT_BUFFER_PREFETCH
-    of a launch's descriptor, NVIDIA open-gpu-doc, clc6c0qmd.h): into the cache behind the first one,
-    which holds constants and code alike (Jia et al., arXiv 1804.06826: the L1.5).
+    The launch itself has brought both near (PROGRAM_PREFETCH and CONSTANT_BUFFER_PREFETCH of its
+    descriptor, NVIDIA open-gpu-doc, clc6c0qmd.h): into the cache behind the first one, which holds
+    constants and code alike (Jia et al., arXiv 1804.06826: the L1.5).
     """
     second = properties.constant_latency_by_footprint_clocks
     if second:
@@ -332,7 +332,6 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
     banks: dict[str, int] = {}
     sites = sites_of(profile.code, profile.barriers)
     constant_passes = properties.constant_passes_per_clock_per_sm or 1.0
-    prefetched, l2_latency = prefetched_clocks(properties), l2_latency_table(properties).mean()
     for number, instruction in enumerate(profile.code.instructions):
         step, issue, control = steps[number], issue_of(instruction, properties), instruction.control
         step["kind"], step["unit"], step["busy"] = issue.kind, issue.unit, issue.busy
@@ -348,8 +347,7 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         previous = profile.code.instructions[number - 1] if number else None
         step["reads"] = register_reads(instruction, previous)
         step["window"] = READ_WINDOW_CLOCKS if issue.kind == Kind.FIXED else _NO_WINDOW
-        step["bank"] = _bank(instruction.operands, banks)
-        step["bank_latency"] = prefetched if _reads_parameters(instruction.operands) else l2_latency
+        _set_bank(step, instruction.operands, banks, properties)
         step["resolving"] = resolving_clocks(instruction)
         if issue.kind in (Kind.TEST, Kind.CHANGE, Kind.COPY):
             step["site"] = sites.get(number, -1)
@@ -418,6 +416,17 @@ def _bank(operands: tuple[str, ...], known: dict[str, int]) -> int:
             line = f"{match[1]} {int(match[2], 16) // _CONSTANT_LINE_BYTES}"
             return known.setdefault(line, len(known))
     return -1
+
+
+def _set_bank(
+    step: Steps, operands: tuple[str, ...], known: dict[str, int], properties: DeviceProperties
+) -> None:
+    """Set the line of constant memory that an instruction reads, and its latency."""
+    step["bank"] = _bank(operands, known)
+    near = _reads_parameters(operands)
+    step["bank_latency"] = (
+        prefetched_clocks(properties) if near else l2_latency_table(properties).mean()
+    )
 
 
 def _reads_parameters(operands: tuple[str, ...]) -> bool:

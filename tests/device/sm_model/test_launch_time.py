@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from memlab.device.datasheets import loader
-from memlab.device.sm_model.launch_time import dram_fraction
+from memlab.device.sm_model.launch_time import dram_fraction, hit_share, prefetched_clocks
 
 DEVICE = replace(
     loader.load_datasheet("h200"),
@@ -30,3 +30,16 @@ def test_dram_reaches_what_was_measured_of_streams_and_of_random_sectors(
 def test_times_of_lone_and_of_neighbouring_sectors_add_up():
     # Half of the sectors are lone: per pair 64 bytes at 0.5 and 32 bytes at 0.9 of the peak.
     assert dram_fraction(0, 48, DEVICE) == pytest.approx(96 / (64 / 0.5 + 32 / 0.9))
+
+
+def test_reads_and_writes_of_a_copy_in_the_l2_take_what_was_measured():
+    # 1500 bytes a clock are read and as many written, which fill the time for writing.
+    written = replace(DEVICE, l2_write_bytes_per_clock=2000.0, l2_copy_bytes_per_clock=3000.0)
+    assert 1500 / 2000 + 1500 * hit_share(written) == pytest.approx(1)
+    assert hit_share(replace(written, l2_copy_bytes_per_clock=None)) == 0
+
+
+def test_the_launch_brings_code_and_parameters_into_the_second_cache():
+    assert prefetched_clocks(DEVICE) == 98
+    unknown = replace(DEVICE, constant_latency_by_footprint_clocks={})
+    assert prefetched_clocks(unknown) == (280 + 455) / 2

@@ -117,6 +117,34 @@ def test_a_copy_reaches_the_share_of_dram() -> None:
     assert moved / done.clocks == pytest.approx(10, rel=0.02)
 
 
+def test_what_dram_reads_is_written_into_the_l2_like_stores() -> None:
+    def bytes_per_clock(*, stored: bool) -> float:
+        steps = empty_steps(4)
+        load(steps, 0, missed=1, dram=1)
+        if stored:
+            steps[2]["kind"], steps[2]["unit"], steps[2]["sectors"] = Kind.STORE, Unit.MEMORY, 4
+        rates = Rates(
+            write_sector_clocks=32 / 8,
+            fill_byte_clocks=1 / 8,
+            dram_byte_clocks=1 / 10,
+            dram_latencies=np.array([700.0]),
+        )
+        done = simulate(steps, *[(0, 4)] * 100, warps=32, blocks=2, slots=2, rates=rates)
+        return 2 * 32 * 100 * 128 / done.clocks
+
+    # 8 bytes a clock are written: those that DRAM reads, and as many that are stored.
+    assert bytes_per_clock(stored=False) == pytest.approx(8, rel=0.02)
+    assert bytes_per_clock(stored=True) == pytest.approx(4, rel=0.02)
+
+
+def test_a_branch_takes_the_clocks_of_its_target_too() -> None:
+    steps = empty_steps(101)
+    steps["stall"], steps["resolving"] = 5, 3
+
+    assert simulate(steps, (0, 101)).clocks == (5 + 3) * 100 + 1
+    assert stalls_of(steps, 50) == {Stall.WAIT: 4, Stall.BRANCH_RESOLVING: 3}
+
+
 def test_a_lone_warp_waits_for_the_latency_of_each_load() -> None:
     steps = empty_steps(2)
     load(steps, 0, missed=1, dram=1)
