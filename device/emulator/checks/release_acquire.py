@@ -8,10 +8,9 @@ the acquiring operation is not required: NVIDIA's own threadFenceReduction has n
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import TypeVar
 
 import numpy as np
@@ -24,8 +23,10 @@ SyncLocation = tuple[str, int]
 
 _Value = TypeVar("_Value")
 
-AcquiredOperations = dict[SyncLocation, int]
-"""The number of operations at each location that a thread knows to be complete."""
+AcquiredOperations = Mapping[SyncLocation, int]
+"""The number of operations at each location that a thread knows to be complete. Threads that have
+synchronized share one, which is never changed."""
+_NOTHING: AcquiredOperations = {}
 
 
 @dataclass
@@ -81,9 +82,8 @@ class ReleaseAcquireOrder:
                 return
             history = self._histories[location] = _ReleaseHistory()
         history.operations += is_operation
-        acquired = self._threads.setdefault(thread, {})
-        _merge_acquired(acquired, history.acquired)
-        acquired[location] = history.operations
+        acquired = _merged(self._threads.get(thread, _NOTHING), history.acquired)
+        self._threads[thread] = {**acquired, location: history.operations}
 
     def release(
         self,
@@ -111,21 +111,19 @@ class ReleaseAcquireOrder:
             before = releases[-1][1] if releases else until
             releases.append((history.operations, max(until, before)))
         history.blocks.setdefault(thread >> THREAD_BITS, []).append((history.operations, since))
-        _merge_acquired(history.acquired, self._acquired_by(thread))
+        history.acquired = _merged(history.acquired, self._acquired_by(thread))
 
     def synchronize_block(self, block: int) -> None:
         """All threads of a block acquire what one of them has acquired."""
-        acquired = self._blocks.setdefault(block, {})
-        for thread in [thread for thread in self._threads if thread >> THREAD_BITS == block]:
-            _merge_acquired(acquired, self._threads.pop(thread))
+        members = [thread for thread in self._threads if thread >> THREAD_BITS == block]
+        acquired = (self._threads.pop(thread) for thread in members)
+        self._blocks[block] = _merged(self._blocks.get(block, _NOTHING), *acquired)
 
     def synchronize(self, threads: Iterable[int], others: Iterable[int] = ()) -> None:
         """Threads of one group acquire what one of them, or of others, has acquired."""
         members = list(threads)
-        union: AcquiredOperations = {}
-        for thread in (*members, *others):
-            _merge_acquired(union, self._threads.get(thread, {}))
-        self._threads.update({thread: dict(union) for thread in members})
+        union = _merged(*(self._threads.get(thread, _NOTHING) for thread in (*members, *others)))
+        self._threads.update(dict.fromkeys(members, union))
 
     def knows(self, thread: int, other: int, time: int) -> bool:
         """Whether a thread has acquired another thread's access at a time."""
@@ -135,15 +133,19 @@ class ReleaseAcquireOrder:
         """The time up to which each thread has acquired another one's accesses; -1 for none."""
         distinct, at = np.unique(threads, return_inverse=True)
         # Threads of a warp have mostly acquired the same: what they know is looked up once.
+        numbers: dict[tuple[int, int], int] = {}  # by block and what is one object
         sets: dict[tuple[int, *tuple[tuple[SyncLocation, int], ...]], int] = {}
         known: list[AcquiredOperations] = []
         index = np.zeros(len(distinct), np.int64)
         for position, thread in enumerate(distinct.tolist()):
-            own = thread >> THREAD_BITS, *self._threads.get(thread, {}).items()
-            if own not in sets:
-                sets[own] = len(known)
-                known.append(self._acquired_by(thread))
-            index[position] = sets[own]
+            block, own = thread >> THREAD_BITS, self._threads.get(thread, _NOTHING)
+            number = numbers.get((block, id(own)))
+            if number is None:
+                number = sets.setdefault((block, *own.items()), len(known))
+                numbers[block, id(own)] = number
+                if number == len(known):
+                    known.append(self._acquired_by(thread))
+            index[position] = number
         pairs, places = np.unique(index[at] << TIME_SHIFT | others, return_inverse=True)
         times = [
             self._acquired_time(known[pair >> TIME_SHIFT], pair & THREAD_MASK)
@@ -157,10 +159,11 @@ class ReleaseAcquireOrder:
         for location, operations in acquired.items():
             history = self._histories[location]
             for releases in (
-                history.threads.get(other, ()),
-                history.blocks.get(other >> THREAD_BITS, ()),
+                history.threads.get(other),
+                history.blocks.get(other >> THREAD_BITS),
             ):
-                latest = max(latest, _released_until(releases, operations))
+                if releases:
+                    latest = max(latest, _released_until(releases, operations))
         return latest
 
     def block_knows(self, block: int, other: int, time: int) -> bool:
@@ -169,22 +172,30 @@ class ReleaseAcquireOrder:
         return any(self.knows(each, other, time) for each in {block << THREAD_BITS, *threads})
 
     def _acquired_by(self, thread: int) -> AcquiredOperations:
-        acquired = dict(self._blocks.get(thread >> THREAD_BITS, {}))
-        _merge_acquired(acquired, self._threads.get(thread, {}))
-        return acquired
+        return _merged(
+            self._blocks.get(thread >> THREAD_BITS, _NOTHING), self._threads.get(thread, _NOTHING)
+        )
 
 
-def _only_global(by_location: dict[SyncLocation, _Value]) -> dict[SyncLocation, _Value]:
+def _only_global(by_location: Mapping[SyncLocation, _Value]) -> dict[SyncLocation, _Value]:
     """The items of locations in global memory that all blocks see."""
     return {location: item for location, item in by_location.items() if location[0] == "global"}
 
 
-def _merge_acquired(into: AcquiredOperations, more: AcquiredOperations) -> None:
-    for location, operations in more.items():
-        into[location] = max(into.get(location, operations), operations)
+def _merged(*acquired: AcquiredOperations) -> AcquiredOperations:
+    """What some have acquired together."""
+    first, *others = {id(each): each for each in acquired if each}.values() or (_NOTHING,)
+    if not others:
+        return first
+    union = dict(first)
+    for more in others:
+        for location, operations in more.items():
+            if union.get(location, -1) < operations:
+                union[location] = operations
+    return union
 
 
 def _released_until(releases: Sequence[tuple[int, int]], operations: int) -> int:
     """The time up to which the first operations at a location released accesses; -1 for none."""
-    count = bisect_right(releases, operations, key=itemgetter(0))
+    count = bisect_left(releases, (operations + 1,))
     return releases[count - 1][1] if count else -1
