@@ -259,14 +259,18 @@ class HappensBefore:
     def synchronize(self, members: Lanes) -> None:
         """Synchronize, in each group, the members, given as a mask of lanes."""
         by_group = members.reshape(-1, self.group)
-        whole = by_group.all(axis=1)
+        whole = np.asarray(by_group.all(axis=1))
         self.group_clocks[whole] = self.time
-        groups = np.flatnonzero(by_group.any(axis=1) & ~whole)
-        joined, clocks = by_group[groups], self.pair_clocks[groups]
+        joined = by_group & ~whole[:, None]
+        lanes = np.flatnonzero(joined)
+        if not lanes.size:
+            return
         # All members now know the accesses that one of them knew before.
-        merged = np.where(joined[:, :, None], clocks, 0).max(axis=1)
-        merged = np.where(joined, self.time, merged)
-        self.pair_clocks[groups] = np.where(joined[:, :, None], merged[:, None, :], clocks)
+        groups, first, at = np.unique(lanes // self.group, return_index=True, return_inverse=True)
+        clocks = self.pair_clocks.reshape(-1, self.group)  # a row per lane
+        merged = np.maximum.reduceat(clocks[lanes], first)
+        merged[joined[groups]] = self.time
+        clocks[lanes] = merged[at]
 
     def groups(self, lanes: Lanes) -> list[Lanes]:
         """Split lanes, in rising order, by group."""
