@@ -104,10 +104,14 @@ def _default_sentence(case: AdviceCase) -> str:
             "make the kernel faster."
         )
     more = "loads in flight (several elements" if of_memory else "independent work (several results"
-    return (
-        f"No ceiling explains the time: the busiest resource, {busiest}, is busy for {busy:.0%} "
-        f"of it; keep more {more} per thread) or give a launch more work."
-    )
+    if case.placement.bound == key:  # a modelled time's largest bound, below the threshold
+        found = f"{busiest} bounds the time, but is busy for only {busy:.0%} of it"
+    else:
+        found = (
+            f"No ceiling explains the time: the busiest resource, {busiest}, is busy for "
+            f"{busy:.0%} of it"
+        )
+    return f"{found}; keep more {more} per thread) or give a launch more work."
 
 
 VALIDITY_RULES: tuple[Callable[[AdviceCase], Recommendation | None], ...] = (

@@ -286,6 +286,14 @@ def test_idle_multiprocessors_are_not_named_where_waiting_decides() -> None:
     assert "4 of 132 multiprocessors idle" in _advice(_modelled(1.04e-3, 128))
 
 
+def test_a_bound_below_the_threshold_is_not_said_to_explain_nothing() -> None:
+    copy = measurement("copy")
+    bounds_s = {"dram": 0.3 * copy.time.median_s, "latency": 0.2 * copy.time.median_s}
+    advice = _advice(replace(copy, time=replace(copy.time, bounds_s=bounds_s)))
+    assert "DRAM bounds the time, but is busy for only " in advice
+    assert "No ceiling explains" not in advice
+
+
 def test_more_room_for_warps_helps_only_if_there_are_more_blocks() -> None:
     few = Occupancy(2, 16, 0.25, "registers", {"registers": 2, "warps": 8})
     slow = _modelled(20e-3, 4 * 132, occupancy=few)
