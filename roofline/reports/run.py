@@ -231,7 +231,7 @@ def _global_counters(counters: Counters) -> Section:
         ("reductions", counters.global_reduction_requests, counters.global_reduction_sectors),
         ("incl. textures", counters.texture_requests, counters.texture_sectors),
         ("incl. surfaces", counters.surface_requests, counters.surface_sectors),
-        ("incl. bulk copies", counters.bulk_requests, counters.bulk_sectors),
+        ("incl. bulk", counters.bulk_requests, counters.bulk_sectors),
         ("local loads", 0, counters.local_load_sectors),
         ("local stores", 0, counters.local_store_sectors),
         ("L2 reads", 0, counters.l2_read_sectors),
