@@ -71,7 +71,7 @@ _NO_SHARED = "# shared = 0                    # dynamic shared memory of a block
 _OPTIONAL_KEYS = """\
 # defines = ["TILE=32"]         # as after -D
 # include = ["include"]         # as after -I
-# root = "."                     # headers anywhere below may be read
+# root = "."                    # headers anywhere below may be read
 # std = "c++17"
 # max-registers = 64
 # use-fast-math = true          # also ftz, prec-div, prec-sqrt, fmad; ptxas-options = ["-O1"]
@@ -242,8 +242,8 @@ def _launched_lines(signature: Signature, launch: ProposedLaunch) -> Iterator[st
         yield f"cluster = {_toml_extents(kernel.cluster)}  # blocks of a thread block cluster"
     if kernel.shared:
         yield f"shared = {_toml_value(kernel.shared)}  # dynamic shared memory of a block, bytes"
-    yield "# in: is only read, out: only written, inout: read and overwritten. The contents of"
-    yield "# arrays are random, arange or zeros: the file does not tell them."
+    yield "# in: is only read, out: only written, inout: read and overwritten. Arrays without a"
+    yield "# fill, such as =zeros, hold random elements: the file does not tell theirs."
     yield "args = ["
     guesses = _guesses(signature.parameters, _guess_size(signature, len(kernel.grid)))
     for index, (parameter, guess) in enumerate(zip(signature.parameters, guesses, strict=True)):
