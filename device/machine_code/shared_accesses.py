@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from memlab.device.access_counts import AccessCounts
-from memlab.device.emulator.isa.macros import is_async_copy_store
+from memlab.device.emulator.isa.macros import is_async_copy_store, is_matrix_load, is_matrix_store
 from memlab.device.emulator.isa.rows import CLUSTER_VIEW
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.program import DecodedInstruction, Program
@@ -19,6 +19,8 @@ from memlab.device.machine_code.executed_code import ExecutedCode
 from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.instructions import MachineInstruction
 
+_OTHER_INSTRUCTIONS = (is_async_copy_store, is_matrix_load, is_matrix_store)
+_ATOMIC_KINDS = ("atomic", "reduce")
 _NAMES = {"load": "LDS", "store": "STS"}
 _WIDTH_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 _COUNTED = ("requests", "wavefronts", "excessive")
@@ -28,8 +30,10 @@ def with_machine_widths(graph: FlowGraph, program: Program) -> Program:
     """Count the shared accesses of a program with the widths that the machine code has.
 
     A line of the PTX without an access in the machine code was merged into another one. Where the
-    machine code has accesses that no line of the PTX explains, the prediction stays.
+    machine code has accesses that no line of the PTX explains, the prediction stays. An addition
+    whose lanes take turns is marked.
     """
+    program = _with_turns(graph, program)
     by_line = _accesses_by_line(graph)
     depth = Counter(block for _, blocks in graph.loops for block in blocks)
     steps = list(program.steps)
@@ -49,6 +53,27 @@ def with_machine_widths(graph: FlowGraph, program: Program) -> Program:
         width = widths.most_common(1)[0][0] if widths else 0
         steps[index] = replace(step, counted_bytes=width)
     return replace(program, steps=tuple(steps))
+
+
+def _with_turns(graph: FlowGraph, program: Program) -> Program:
+    """Mark the atomics whose lanes with one address are served one after another.
+
+    An H200 counted a wavefront for each of them at `ATOMS.ADD`, and one for all at
+    `ATOMS.POPC.INC`, which counts the lanes, and at `ATOMS.CAST`, which succeeds for one
+    (docs/results/README.md, "Truth"). Other operations were not measured.
+    """
+    adding = {
+        step.ptx_line for step in graph.code.instructions if step.opcode.startswith("ATOMS.ADD")
+    }
+    steps = (
+        replace(step, lanes_in_turn=True)
+        if step.row.kind in _ATOMIC_KINDS
+        and step.row.space == "shared"
+        and step.instruction.ptx_line in adding
+        else step
+        for step in program.steps
+    )
+    return replace(program, steps=tuple(steps)) if adding else program
 
 
 def loads_of_atomics(executed: ExecutedCode) -> AccessCounts:
@@ -107,9 +132,8 @@ def _is_merged_alone(step: DecodedInstruction) -> bool:
         step.row.kind in _NAMES
         and step.row.space == "shared"
         and step.row.view != CLUSTER_VIEW
-        and step.row.vector == 1
         and step.instruction.opcode.startswith(("ld.", "st."))
-        and not is_async_copy_store(step.instruction)
+        and not any(is_part(step.instruction) for is_part in _OTHER_INSTRUCTIONS)
     )
 
 

@@ -464,7 +464,9 @@ def _share_address(
     parts = _parts(instruction)
     if "POPC" in parts:
         return
-    step["passes"] *= lanes * (properties.shared_atomic_same_address_clocks or 1.0)
+    if "ADD" not in parts:  # of which the passes are counted lane by lane
+        step["passes"] *= lanes
+    step["passes"] *= properties.shared_atomic_same_address_clocks or 1.0
     if any(part.startswith("CAS") for part in parts):
         shared = properties.shared_latency_clocks or 0.0
         round_clocks = shared + (properties.shared_atomic_latency_clocks or 2 * shared)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,19 +42,18 @@ class SectorCount:
     offsets: NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class WavefrontCount:
-    """The cost of one access of a chunk to shared memory.
+class WavefrontCount(NamedTuple):
+    """The cost of the access of one warp to shared memory.
 
     Attributes:
-        instructions: Warps that take part.
-        wavefronts: Passes, summed over warps.
-        ideal: Passes without bank conflicts, summed over warps.
+        wavefronts: Passes.
+        ideal: Passes without bank conflicts.
+        words: Distinct words of the lanes that are served at once, summed.
     """
 
-    instructions: int
     wavefronts: int
     ideal: int
+    words: int
 
 
 def count_sectors(relative: Lanes, active: Lanes, offset: int) -> SectorCount:
@@ -82,35 +83,38 @@ def count_addresses(relative: Lanes, active: Lanes) -> int:
     return len(ordered) + int(np.count_nonzero(ordered[:, 1:] != ordered[:, :-1]))
 
 
-def count_wavefronts(relative: Lanes, active: Lanes, width: int) -> WavefrontCount:
-    """Count the passes that the 32 banks of 4 bytes need for a pattern.
+def count_wavefronts(address: Sequence[int], lanes: Sequence[int], width: int) -> WavefrontCount:
+    """Count the passes that the 32 banks of 4 bytes need for the access of one warp.
 
-    Lanes that access the same word share it. Up to 8 bytes per lane, a warp is served as a whole.
-    At 16 bytes per lane, half a warp is served at a time, so that even a broadcast takes two
-    wavefronts (as counted on an NVIDIA H200). The ideal is the number of wavefronts that as many
-    distinct words need without a conflict.
+    As many lanes are served at once as need 128 bytes, and twice as many if pairs of all active
+    lanes, next to each other or two lanes apart, have the same address. They share words. The
+    ideal is the number of wavefronts that as many distinct words need without a conflict.
 
     Args:
-        relative: As in `count_sectors`.
-        active: Warps that take part, shape (warps,).
+        address: Byte addresses, by lane; those of inactive lanes do not matter.
+        lanes: The active lanes.
         width: Bytes per lane: 1 to 16.
     """
-    words_per_lane = max(width // BANK_BYTES, 1)
-    halves = 2 if width == 16 else 1
-    words = relative.reshape(-1, WARP_SIZE // halves) >> 2
-    if words_per_lane > 1:
-        words = (words[:, :, None] + np.arange(words_per_lane)).reshape(words.shape[0], -1)
-    words = np.sort(words, axis=1)
-    first = np.ones(words.shape, np.bool_)
-    np.not_equal(words[:, 1:], words[:, :-1], out=first[:, 1:])
-    rows = np.broadcast_to(np.arange(words.shape[0])[:, None], words.shape)
-    load = np.bincount(
-        (rows * BANKS + (words & (BANKS - 1)))[first], minlength=words.shape[0] * BANKS
-    ).reshape(-1, BANKS)
-    taking_part = np.repeat(active, halves)
-    wavefronts = load.max(axis=1)[taking_part]
-    ideal = -(-load.sum(axis=1) // BANKS)[taking_part]
-    return WavefrontCount(int(active.sum()), int(wavefronts.sum()), int(ideal.sum()))
+    at_once, active = min(128 // min(width, 16), WARP_SIZE), set(lanes)
+    shared = [
+        all(address[lane] == address[lane ^ apart] for lane in active if lane ^ apart in active)
+        for apart in (1, 2)
+    ]
+    if at_once < WARP_SIZE and any(shared):
+        at_once *= 2
+    wavefronts = ideal = distinct = 0
+    for start in range(0, WARP_SIZE, at_once):
+        words = {
+            word
+            for lane in active.intersection(range(start, start + at_once))
+            for word in range(
+                address[lane] // BANK_BYTES, (address[lane] + width - 1) // BANK_BYTES + 1
+            )
+        }
+        wavefronts += max(Counter(word % BANKS for word in words).values(), default=0)
+        ideal += -(-len(words) // BANKS)
+        distinct += len(words)
+    return WavefrontCount(wavefronts, ideal, distinct)
 
 
 def count_local(relative: Lanes, active: Lanes, offset: int, width: int) -> SectorCount:

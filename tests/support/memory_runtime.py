@@ -58,6 +58,7 @@ class Site:
     offset: int = 0
     counted_bytes: int | None = None
     index: int = 3
+    lanes_in_turn: bool = False
 
     @property
     def size(self) -> int:
@@ -166,6 +167,7 @@ class Memory:
                 "vector": site.vector,
                 "size": site.size,
                 "counted_bytes": counted,
+                "lanes_in_turn": site.lanes_in_turn,
             }.items():
                 record[name] = value
             self._sites[site] = record
@@ -263,12 +265,10 @@ def expected_cost(site: Site, part: Part) -> list[int]:
         active, offset = np.ones(1, np.bool_), site.offset % 128
         counts["requests"] = 1
         if part.space == "shared":
-            waves = count_wavefronts(relative + site.offset % 4, active, width)
+            waves = count_wavefronts(address.tolist(), sorted(part.address), width)
             counts["wavefronts"] = waves.wavefronts
             counts["excessive"] = waves.wavefronts - waves.ideal
-            words = (relative[0] + site.offset % 4)[:, None] // 4 + np.arange(max(width // 4, 1))
-            parts = words.reshape(2 if width == 16 else 1, -1)  # half a warp at a time
-            counts["words"] = sum(len(np.unique(part)) for part in parts)
+            counts["words"] = waves.words
         elif part.space == "local":
             sectors = count_local(relative, active, offset, width)
             counts["sectors"], counts["wavefronts"] = sectors.sectors, sectors.lines

@@ -14,18 +14,20 @@ from memlab.device.emulator.codegen.compiled import compiled
 from memlab.device.emulator.codegen.lanes import (
     bits_of,
     count_bits,
+    lanes_of,
     per_lane,
     reduce,
     shuffle,
     splat,
 )
-from memlab.device.emulator.codegen.layout import COUNTERS, SPACES, Cost
+from memlab.device.emulator.codegen.layout import COUNTERS, SPACES, Cost, Site
 from memlab.device.emulator.codegen.records import (
     Byte,
     Int32,
     Lanes,
     NarrowLanes,
     Number,
+    Word,
     builder,
     raw_value,
     room,
@@ -46,24 +48,27 @@ from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 _GLOBAL, _SHARED, _LOCAL = map(SPACES.index, ("global", "shared", "local"))
 _BANKS = 32  # banks of shared memory (CUDA C++ Programming Guide, "Shared Memory")
 _BankLoads = Annotated[Value, (U8, _BANKS)]
-_HALF_WARP_WIDTH = 16  # bytes per lane at which half a warp is served at a time
+_RETURNED_BYTES = 128  # of lanes that are served at once, unless pairs of them share their words
+_WIDEST_BYTES = 16  # of a lane's access to shared memory in one instruction of the machine code
+_NO_WORD = 1 << 30  # stands for the words of inactive lanes; relative addresses end before
 _LANES_PER_SECTOR = 8  # whose words of local memory share a sector
 _SECTOR_SHIFT, _LINE_SHIFT = SECTOR_BYTES.bit_length() - 1, LINE_BYTES.bit_length() - 1
 
 
 @compiled
-def cost(relative: NarrowLanes, space: int, alignment: int, width: int) -> Cost:
+def cost(relative: NarrowLanes, mask: Word, site: Site, space: int, alignment: int) -> Cost:
     """What the accesses of a warp cost.
 
-    `relative` are addresses relative to the first active lane, inactive lanes repeat it; `space` is
-    the number of the state space; `alignment` is the first lane's address modulo 128 for global
-    memory, else modulo 4; `width` is the bytes per lane.
+    `relative` are addresses relative to the first active lane, inactive lanes repeat it; `mask` are
+    the active lanes; `space` is the number of the state space; `alignment` is the first lane's
+    address modulo 128 for global memory, else modulo 4.
     """
+    width = site.counted_bytes
     address = relative + splat(alignment, S32)
     if space == _GLOBAL:
         return _global_cost(address)
     if space == _SHARED:
-        return shared_cost(address >> 2, width)
+        return shared_cost(address >> 2, mask, width, site.lanes_in_turn)
     if space == _LOCAL:
         return local_cost(address >> 2, width)
     return cost_of(requests=1, wavefronts=_count_distinct(sorted_runs(address, WARP_SIZE)))
@@ -91,21 +96,23 @@ def _global_cost(address: Value) -> Value:
 
 
 @compiled
-def shared_cost(words: NarrowLanes, width: int) -> Cost:
+def shared_cost(words: NarrowLanes, mask: Word, width: int, lanes_in_turn: Int32) -> Cost:
     """The passes that the 32 banks of 4 bytes need.
 
-    Lanes that access the same word share it. Up to 8 bytes per lane, a warp is served as a whole.
-    At 16 bytes per lane, half a warp is served at a time, so that even a broadcast takes two
-    wavefronts (as counted on an NVIDIA H200). The ideal is the number of wavefronts that as many
-    distinct words need without a conflict.
+    Lanes that are served at once (`_lanes_at_once`) share the words that several of them access,
+    unless they take turns; where none is active, no pass is needed. The ideal is the number of
+    wavefronts that as many distinct words need without a conflict.
     """
     firsts, counts = room(NarrowLanes), room(NarrowLanes)
-    run, width_words = WARP_SIZE, max(width >> 2, 1)
-    if width == _HALF_WARP_WIDTH:
-        run = WARP_SIZE // 2
-        firsts[0], counts[0] = _distinct_words(words, WARP_SIZE // 2, width_words)
+    run, width_words = _lanes_at_once(words, mask, width), max(width >> 2, 1)
+    accessed = where(lanes_of(mask), words, splat(_NO_WORD, S32))
+    if run == WARP_SIZE:
+        firsts[0], counts[0] = _distinct_words(accessed, WARP_SIZE, width_words)
+    elif run == WARP_SIZE // 2:
+        firsts[0], counts[0] = _distinct_words(accessed, WARP_SIZE // 2, width_words)
     else:
-        firsts[0], counts[0] = _distinct_words(words, WARP_SIZE, width_words)
+        firsts[0], counts[0] = _distinct_words(accessed, WARP_SIZE // 4, width_words)
+    counts[0] = where(firsts[0] == splat(_NO_WORD, S32), 0, counts[0])
     first, count, loads = firsts.to(Int32), counts.to(Int32), room(Byte, _BANKS)
     wavefronts, ideal, start = 0, 0, 0
     while start < WARP_SIZE:
@@ -114,13 +121,41 @@ def shared_cost(words: NarrowLanes, width: int) -> Cost:
             for word in range(first[lane], first[lane] + count[lane]):
                 loads[word & (_BANKS - 1)] += 1
         load = loads.to(_BankLoads)[0]
-        wavefronts += reduce(load, "umax")
         ideal += (reduce(load.to(U16), "add") + _BANKS - 1) // _BANKS
+        if lanes_in_turn:
+            loads.to(_BankLoads)[0] = splat(0, U8, _BANKS)
+            for lane in range(start, start + run):
+                if first[lane] != _NO_WORD:
+                    for word in range(first[lane], first[lane] + width_words):
+                        loads[word & (_BANKS - 1)] += 1
+            load = loads.to(_BankLoads)[0]
+        wavefronts += reduce(load, "umax")
         start += run
     words_used = reduce(counts[0], "add")
     return cost_of(
         requests=1, wavefronts=wavefronts, excessive=wavefronts - ideal, words=words_used
     )
+
+
+@compiled
+def _lanes_at_once(words: NarrowLanes, mask: Word, width: int) -> int:
+    """The lanes that are served at once: 32 up to 4 bytes per lane, 16 at 8 bytes, 8 at 16 bytes.
+
+    Twice as many are where all active lanes access what lane n ^ 1 accesses, or all what lane n ^ 2
+    does, since memory returns 128 bytes a clock, in which such pairs need one place (G. Smith of
+    NVIDIA, forums.developer.nvidia.com/t/77228). An H200 counted so: quarters of a warp whose rows
+    conflict, halves that read the same words, 16 bytes by one lane, and 2 wavefronts of a broadcast
+    (docs/results/README.md, "Shared memory").
+    """
+    run = min(_RETURNED_BYTES // min(width, _WIDEST_BYTES), WARP_SIZE)
+    if run < WARP_SIZE:
+        unlike_next = bits_of(words != shuffle(words, lambda lane: lane ^ 1))
+        unlike_second = bits_of(words != shuffle(words, lambda lane: lane ^ 2))
+        with_next = mask & ((mask >> 1 & 0x5555_5555) | (mask & 0x5555_5555) << 1)
+        with_second = mask & ((mask >> 2 & 0x3333_3333) | (mask & 0x3333_3333) << 2)
+        if (unlike_next & with_next) == 0 or (unlike_second & with_second) == 0:
+            run *= 2
+    return run
 
 
 @compiled

@@ -72,14 +72,16 @@ FIRST_COST = {
     "shared": LINE_BYTES,
     "local": LINE_BYTES + 5 * _WORD_ALIGNMENTS,
     "const": LINE_BYTES + 11 * _WORD_ALIGNMENTS,
+    "in turn": LINE_BYTES + 11 * _WORD_ALIGNMENTS + 1,
 }
 """Where the costs of a state space begin among the costs of a pattern.
 
 In global memory, the first active lane's address modulo 128 is added. In shared and local memory,
 this address modulo 4 and 4 times the binary logarithm of the width are added; the width is at most
-16 and 32 bytes."""
+16 and 32 bytes. For accesses to shared memory whose lanes take turns, which are aligned, the
+logarithm alone is added."""
 
-COSTS = FIRST_COST["const"] + 1
+COSTS = FIRST_COST["in turn"] + 5
 """Costs of a pattern."""
 
 MOST_PATTERNS = 1024
@@ -114,7 +116,8 @@ class Site(Record):
     element_bytes: Int32  # 1, 2, 4, 8 or 16
     vector: Int32  # elements per lane
     size: Int32  # bytes per lane
-    counted_bytes: Int32  # see `DecodedInstruction.counted_bytes`
+    counted_bytes: Int32  # see `DecodedInstruction`
+    lanes_in_turn: Int32  # ibid.
     pattern: Pointer[Pattern]  # the one that `resolve` found last for this site; null at first
     array: int  # index of the array in global memory that was accessed last
 

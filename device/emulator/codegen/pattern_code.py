@@ -64,12 +64,12 @@ def relative_to_first(record: Addresses, mask: int) -> tuple[int, Value]:
 @compiled(inline=True)
 def count_by_pattern(context: Context, site: Site, record: Addresses, pattern: Pattern) -> None:
     """Count an access to resolved addresses by the cost of their pattern."""
-    space, width = record.space, site.counted_bytes
+    space = record.space
     if is_counted(site, space):
         alignment = alignment_of(space, record.first + site.offset)
-        number = cost_number(space, alignment, width)
+        number = cost_number(site, space, alignment)
         if unlikely(pattern.known[number] == 0):
-            find_cost(pattern, number, space, alignment, width)
+            find_cost(pattern, number, site, space, alignment)
         add_cost(context, site, pattern.costs[number])
         if unlikely(context.events):
             trace_pattern(context, site, record, pattern)
@@ -84,15 +84,15 @@ def count_remote_by_pattern(
         alignment = record.first + site.offset & LINE_BYTES - 1
         number = alignment + FIRST_COST["global"]
         if unlikely(pattern.known[number] == 0):
-            find_cost(pattern, number, _GLOBAL, alignment, site.counted_bytes)
+            find_cost(pattern, number, site, _GLOBAL, alignment)
         context.remote_requests[site.index] += 1
         context.remote_sectors[site.index] += (pattern.costs + number).to(Half)[_SECTORS]
 
 
 @compiled(seldom=True)
-def find_cost(pattern: Pattern, number: int, space: int, alignment: int, width: int) -> None:
+def find_cost(pattern: Pattern, number: int, site: Site, space: int, alignment: int) -> None:
     """Compute a cost of a pattern."""
-    pattern.costs[number] = cost(pattern.relative, space, alignment, width)
+    pattern.costs[number] = cost(pattern.relative, pattern.mask, site, space, alignment)
     pattern.known[number] = 1
 
 
@@ -109,7 +109,7 @@ def count_directly(
         alignment = alignment_of(space, first + site.offset)
         if is_near(relative):
             narrow = relative.to(S32)
-            add_cost(context, site, cost(narrow, space, alignment, site.counted_bytes))
+            add_cost(context, site, cost(narrow, lanes, site, space, alignment))
         else:
             add_cost(context, site, far_cost(relative, alignment))
         if unlikely(context.events):
@@ -128,11 +128,14 @@ def alignment_of(space: int, address: int) -> int:
     return address & bits
 
 
-def cost_number(space: int, alignment: int, width: int) -> int:
+def cost_number(site: Site, space: int, alignment: int) -> int:
     """The place of a cost among those of a pattern, see `FIRST_COST`."""
+    by_width = lowest_bit(site.counted_bytes)
     first = choose(space == _SHARED, FIRST_COST["shared"], FIRST_COST["local"])
-    by_width = choose(space == _CONST, FIRST_COST["const"], first + 4 * lowest_bit(width))
-    return alignment + choose(space == _GLOBAL, FIRST_COST["global"], by_width)
+    words = choose(space == _CONST, FIRST_COST["const"], first + 4 * by_width)
+    number = alignment + choose(space == _GLOBAL, FIRST_COST["global"], words)
+    in_turn = (site.lanes_in_turn != 0) & (space == _SHARED)
+    return choose(in_turn, FIRST_COST["in turn"] + by_width, number)
 
 
 @compiled

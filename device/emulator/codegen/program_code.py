@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeAlias
 
 import numpy as np
 from llvmlite import ir
@@ -104,7 +105,8 @@ class NativeProgram:
 
 
 _MOST_LOADED = 32  # programs whose code stays loaded, beside those that run
-_loaded: dict[tuple[str, str, tuple[int, ...], frozenset[int]], NativeProgram] = {}
+_Key: TypeAlias = tuple[str, str, tuple[int, ...], tuple[int, ...], frozenset[int]]
+_loaded: dict[_Key, NativeProgram] = {}
 
 
 def native_program(
@@ -120,7 +122,8 @@ def native_program(
     Raises:
         PtxError: The operands of an instruction do not suit its opcode.
     """
-    key = program.digest, program.name, program.counted_bytes, frozenset(watched)
+    counted = program.counted_bytes, program.lanes_in_turn
+    key = program.digest, program.name, *counted, frozenset(watched)
     known = _loaded.get(key)
     if known is None:
         known = _load(program, watched, source)
@@ -296,6 +299,7 @@ def _sites(program: Program) -> NDArray[np.void]:
                 row.vector,
                 width * row.vector,
                 step.counted_bytes,
+                step.lanes_in_turn,
                 0,
                 0,
             )

@@ -117,6 +117,18 @@ def is_async_copy_store(instruction: Instruction) -> bool:
     return stores and items_of(instruction.operands[1])[0] == _WORDS[0]
 
 
+def is_matrix_load(instruction: Instruction) -> bool:
+    """Whether an instruction is the load of rows into which `ldmatrix` was expanded."""
+    loads = instruction.opcode in ("ld.shared.v4.b32", "ld.v4.b32")
+    return loads and items_of(instruction.operands[0])[0] == _WORDS[0]
+
+
+def is_matrix_store(instruction: Instruction) -> bool:
+    """Whether an instruction is the store of rows into which `stmatrix` was expanded."""
+    stores = instruction.opcode in ("st.shared.v4.b32", "st.v4.b32")
+    return stores and items_of(instruction.operands[1])[0] == _PARTS[0]
+
+
 def flatten_fragments(instruction: Instruction) -> Iterable[Instruction]:
     """`mma` and `wmma.mma` with each register of their matrices as a separate source."""
     to, *inputs = instruction.operands

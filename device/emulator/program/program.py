@@ -64,12 +64,15 @@ class DecodedInstruction:
         target: Position of a branch's target; -1 for other instructions.
         counted_bytes: Bytes per lane with which a memory access is counted; 0 where ptxas merges it
             into a neighbour, or where another unit than those of loads and stores makes it.
+        lanes_in_turn: Whether lanes that access one word of shared memory are served one after
+            another, as they are by an addition (`ATOMS.ADD`).
     """
 
     instruction: Instruction
     row: table.Row
     target: int = -1
     counted_bytes: int = 0
+    lanes_in_turn: bool = False
 
     @cached_property
     def registers_read(self) -> tuple[str, ...]:
@@ -136,6 +139,11 @@ class Program:
     def counted_bytes(self) -> tuple[int, ...]:
         """The width with which each access is counted; see `DecodedInstruction`."""
         return tuple(step.counted_bytes for step in self.steps)
+
+    @cached_property
+    def lanes_in_turn(self) -> tuple[int, ...]:
+        """The positions of the accesses whose lanes take turns; see `DecodedInstruction`."""
+        return tuple(index for index, step in enumerate(self.steps) if step.lanes_in_turn)
 
     @property
     def waits_for_grid(self) -> bool:

@@ -9,9 +9,11 @@ from ptx import kernel, run
 from memlab.device.emulator.codegen.layout import COUNTERS
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE
 from memlab.device.properties import WARP_SIZE
+from tests.reference.access_costs import count_wavefronts
 from tests.support.memory_runtime import Memory, Site
 
-BANKS, BANK_BYTES, SECTOR_BYTES, LINE_BYTES = 32, 4, 32, 128
+BANK_BYTES, SECTOR_BYTES, LINE_BYTES = 4, 32, 128
+LANES = list(range(WARP_SIZE))
 
 words = st.lists(st.integers(0, 300), min_size=WARP_SIZE, max_size=WARP_SIZE)
 masks = st.integers(1, (1 << WARP_SIZE) - 1) | st.just((1 << WARP_SIZE) - 1)
@@ -50,22 +52,50 @@ def test_wavefronts_are_the_deepest_bank(places: list[int], mask: int, width: in
     addresses = [place % (1900 // width) * width for place in places]
     cost = counted(Site("load", "shared", width), addresses, mask)
 
-    # A lane that is switched off stands for the first one that is not.
-    first = active_only(addresses, mask)[0]
-    lanes = [address if mask >> n & 1 else first for n, address in enumerate(addresses)]
-    wavefronts = ideal = 0
-    lanes_at_once = 16 if width == 16 else WARP_SIZE
-    for start in range(0, WARP_SIZE, lanes_at_once):
-        touched = {
-            word
-            for address in lanes[start : start + lanes_at_once]
-            for word in range(address // BANK_BYTES, (address + width - 1) // BANK_BYTES + 1)
-        }
-        banks = [sum(word % BANKS == bank for word in touched) for bank in range(BANKS)]
-        wavefronts += max(banks)
-        ideal += -(-len(touched) // BANKS)
+    wavefronts, ideal, distinct = count_wavefronts(addresses, active_only(LANES, mask), width)
     assert cost["requests"] == 1
     assert (cost["wavefronts"], cost["excessive"]) == (wavefronts, wavefronts - ideal)
+    assert cost["words"] == distinct
+
+
+ALL = (1 << WARP_SIZE) - 1
+
+
+@pytest.mark.parametrize(
+    ("addresses", "width", "mask", "wavefronts", "excessive"),
+    [
+        # What Nsight Compute counted on an H200 for requests of docs/results/h200-truth.csv.
+        pytest.param([lane // 4 * 80 + lane % 4 * 16 for lane in LANES], 16, ALL, 8, 4, id="wmma"),
+        pytest.param([lane // 8 * 144 + lane % 8 * 16 for lane in LANES], 16, ALL, 4, 0, id="wmma"),
+        pytest.param([lane % 16 * 8 for lane in LANES], 8, ALL, 2, 0, id="product-double, right"),
+        pytest.param(
+            [lane // 16 * 128 for lane in LANES], 16, ALL, 2, 0, id="product-double, left"
+        ),
+        pytest.param([0] * 32, 16, ALL, 2, 0, id="gravity"),
+        pytest.param([0] * 32, 16, 1, 1, 0, id="sum-vectors"),
+        pytest.param([lane % 16 * 80 for lane in LANES], 16, 0xFFFF, 2, 0, id="ldmatrix.x2"),
+        pytest.param([lane * 80 % 1280 for lane in LANES], 16, ALL, 4, 0, id="ldmatrix.x4"),
+        pytest.param([lane // 2 * 32 + lane % 2 * 8 for lane in LANES], 8, ALL, 4, 2, id="fft"),
+    ],
+)
+def test_wavefronts_are_those_of_the_hardware(
+    addresses: list[int], width: int, mask: int, wavefronts: int, excessive: int
+) -> None:
+    cost = counted(Site("load", "shared", width), addresses, mask)
+    assert (cost["wavefronts"], cost["excessive"]) == (wavefronts, excessive)
+
+
+@pytest.mark.parametrize(("addresses", "wavefronts"), [(1, 32), (2, 16), (8, 4), (64, 1)])
+def test_lanes_that_add_to_one_word_take_turns(addresses: int, wavefronts: int) -> None:
+    # `shared-ints-*` of docs/results/h200-truth.csv.
+    site = Site("atomic", "shared", lanes_in_turn=True)
+    memory = Memory()
+    memory.resolve(site, np.array([lane % addresses * 4 for lane in LANES]), ALL).prepare_atomic(
+        site
+    )
+    cost = dict(zip(COUNTERS, memory.counters[site.index].tolist(), strict=True))
+    assert (cost["wavefronts"], cost["excessive"]) == (wavefronts, wavefronts - 1)
+    assert cost["words"] == min(addresses, WARP_SIZE)
 
 
 @often
