@@ -150,6 +150,12 @@ class Counters(NamedCounters):
             table has them under `("shared", "atomic")`.
         shared_excessive_wavefronts: Wavefronts of shared memory beyond the ideal for the access
             width, of all directions.
+        shared_matrix_load_instructions: Shared loads that are `ldmatrix`.
+        shared_matrix_load_wavefronts: Wavefronts of these.
+        shared_async_store_instructions: Shared stores that `cp.async` makes.
+        shared_async_store_wavefronts: Wavefronts of these.
+        shared_product_wavefronts: Passes in which the tensor cores read the factors of `wgmma` from
+            shared memory, for a warpgroup each, without bank conflicts; no other counter has these.
         shared_atomic_float_conflicts: Lanes that add floating point to an address of shared memory
             which another lane of their warp adds to at once; each tries again in a loop.
         l1_wavefronts: Passes through the port of L1 and shared memory: the wavefronts of shared
@@ -210,6 +216,11 @@ class Counters(NamedCounters):
     shared_load_wavefronts = NamedCount(("shared", "load"), "wavefronts")
     shared_store_instructions = NamedCount(("shared", "store"), "requests")
     shared_store_wavefronts = NamedCount(("shared", "store"), "wavefronts")
+    shared_matrix_load_instructions: int = 0
+    shared_matrix_load_wavefronts: int = 0
+    shared_async_store_instructions: int = 0
+    shared_async_store_wavefronts: int = 0
+    shared_product_wavefronts: int = 0
     shared_excessive_wavefronts: int = 0
     local_load_sectors = NamedCount(("local", "load"), "sectors")
     local_store_sectors = NamedCount(("local", "store"), "sectors")
@@ -269,6 +280,22 @@ class Counters(NamedCounters):
             if of_space == space and (not directions or direction in directions)
         )
         return sum(chosen, AccessCounts())
+
+    def by_nsight_compute(self) -> dict[str, int]:
+        """All values by name as Nsight Compute counts them.
+
+        To it `ldmatrix` is no shared load and `cp.async` no shared store.
+        """
+        return self.by_name() | {
+            "shared_load_instructions": self.shared_load_instructions
+            - self.shared_matrix_load_instructions,
+            "shared_load_wavefronts": self.shared_load_wavefronts
+            - self.shared_matrix_load_wavefronts,
+            "shared_store_instructions": self.shared_store_instructions
+            - self.shared_async_store_instructions,
+            "shared_store_wavefronts": self.shared_store_wavefronts
+            - self.shared_async_store_wavefronts,
+        }
 
 
 def total_global_atomic_sectors(counters: Counters) -> int:
@@ -366,6 +393,7 @@ class LineCounters(NamedCounters):
         iop: Integer instructions, summed over threads; counted as `Counters.iop_alu`.
         thread_instructions: Instructions of the PTX, summed over threads.
         warp_instructions: Instructions of the PTX, summed over warps.
+        shared_product_wavefronts: As `Counters.shared_product_wavefronts`.
         distributed_shared_requests: As `Counters.distributed_shared_requests`.
         distributed_shared_sectors: Sectors of these.
     """
@@ -389,6 +417,7 @@ class LineCounters(NamedCounters):
     local_sectors = NamedCount("local", "sectors")
     constant_requests = NamedCount("constant", "requests")
     constant_passes = NamedCount("constant", "wavefronts")
+    shared_product_wavefronts: int = 0
     distributed_shared_requests: int = 0
     distributed_shared_sectors: int = 0
 

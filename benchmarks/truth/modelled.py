@@ -94,7 +94,7 @@ def modelled(case: Case, cache: Path | None = None) -> Modelled:
         kind_of(time.bounds_s),
         time_model.plain_roofline_time_s(flop, read_bytes, properties),
         time_model.model_time(emulation.work, occupancy, properties).median_s,
-        dict(emulation.counters.by_name()) | emulated_operations(emulation),
+        emulation.counters.by_nsight_compute() | emulated_operations(emulation),
         process_time() - began_s,
         verified=emulation.verification.status,
         stalls=found.stalls,

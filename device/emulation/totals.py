@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from memlab.device.access_counts import AccessCounts, Direction, Space
 from memlab.device.emulator.isa import table as instruction_table
+from memlab.device.emulator.isa.asynchronous import warpgroup
+from memlab.device.emulator.isa.macros import is_async_copy_store, is_matrix_load
 from memlab.device.emulator.isa.rows import Row
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.program import (
@@ -17,6 +19,7 @@ from memlab.device.emulator.program.program import (
     address_registers,
 )
 from memlab.device.emulator.program.program import instructions_in_loops as steps_in_loops
+from memlab.device.emulator.ptx.parser import Instruction
 from memlab.device.measurement import (
     FLOP_COUNTERS,
     AccessCounters,
@@ -24,6 +27,7 @@ from memlab.device.measurement import (
     LineCounters,
     Region,
 )
+from memlab.device.properties import LINE_BYTES
 
 WORD_BYTES = 4
 """A word of shared memory."""
@@ -36,6 +40,10 @@ _DIRECTIONS: dict[str, Direction] = {
     "store": "store",
     "atomic": "atomic",
     "reduce": "reduction",
+}
+_SHARED_PARTS: dict[str, Callable[[Instruction], bool]] = {
+    "shared_matrix_load": is_matrix_load,
+    "shared_async_store": is_async_copy_store,
 }
 _ALWAYS_ATOMIC = (".exch.", ".cas.")  # ptxas has no instruction without a result for these
 
@@ -68,6 +76,15 @@ def total_counters(
         for view in ("texture", "surface", "bulk")
         for name, column in (("requests", tally.requests), ("sectors", tally.sectors))
     }
+    parts = {
+        f"{part}_{name}": sum(
+            column[index]
+            for index, step in enumerate(program.steps)
+            if index in accesses and accesses[index][0] == "shared" and is_part(step.instruction)
+        )
+        for part, is_part in _SHARED_PARTS.items()
+        for name, column in (("instructions", tally.requests), ("wavefronts", tally.wavefronts))
+    }
     detailed = Counters(accesses=table)
     atomics = detailed.total("shared", "atomic", "reduction")
     return Counters.from_table(
@@ -80,11 +97,23 @@ def total_counters(
         requested_atomic_bytes=detailed.total("global", "atomic", "reduction").requested_bytes,
         **flop,
         **by_view,
+        **parts,
+        shared_product_wavefronts=_product_wavefronts(program, tally, range(len(program.steps))),
         distributed_shared_requests=sum(tally.remote_requests),
         distributed_shared_sectors=sum(tally.remote_sectors),
         thread_instructions=sum(tally.lanes),
         warp_instructions=sum(tally.warps),
     )
+
+
+def _product_wavefronts(program: Program, tally: Tally, indices: Iterable[int]) -> int:
+    """Passes in which the tensor cores read shared memory for products of warpgroups."""
+    read = sum(
+        tally.warps[index] * warpgroup.read_bytes(program.steps[index].instruction.opcode)
+        for index in indices
+        if warpgroup.is_product(program.steps[index].instruction.opcode)
+    )
+    return read // (warpgroup.WARPGROUP_WARPS * LINE_BYTES)
 
 
 def _pipe(row: Row) -> str:
@@ -197,6 +226,7 @@ def _line_counters(
         flop=sum(program.steps[index].row.flops * tally.lanes[index] for index in indices),
         thread_instructions=sum(tally.lanes[index] for index in indices),
         warp_instructions=sum(tally.warps[index] for index in indices),
+        shared_product_wavefronts=_product_wavefronts(program, tally, indices),
         distributed_shared_requests=sum(tally.remote_requests[index] for index in indices),
         distributed_shared_sectors=sum(tally.remote_sectors[index] for index in indices),
     )

@@ -290,8 +290,19 @@ def _shared_counters(counters: Counters) -> Section | None:
         ("loads", counters.shared_load_instructions, counters.shared_load_wavefronts),
         ("stores", counters.shared_store_instructions, counters.shared_store_wavefronts),
         ("atomics", counters.shared_atomic_instructions, counters.shared_atomic_wavefronts),
+        (
+            "incl. ldmatrix",
+            counters.shared_matrix_load_instructions,
+            counters.shared_matrix_load_wavefronts,
+        ),
+        (
+            "incl. cp.async",
+            counters.shared_async_store_instructions,
+            counters.shared_async_store_wavefronts,
+        ),
+        ("read by wgmma", 0, counters.shared_product_wavefronts),
     ]
-    if not any(instructions for _, instructions, _ in rows):
+    if not any(wavefronts for _, _, wavefronts in rows):
         return None
     return figures_section(
         "Shared memory",
@@ -300,12 +311,12 @@ def _shared_counters(counters: Counters) -> Section | None:
             *(
                 (
                     label,
-                    f"{instructions:,}",
+                    f"{instructions:,}" if instructions or not wavefronts else "",
                     f"{wavefronts:,}",
                     f"{wavefronts / instructions:.2f}" if instructions else "",
                 )
                 for label, instructions, wavefronts in rows
-                if instructions or label != "atomics"
+                if wavefronts or label in ("loads", "stores")
             ),
             ("excessive", "", f"{counters.shared_excessive_wavefronts:,}", ""),
         ],
@@ -317,9 +328,9 @@ def _hardware_counters(measurement: Measurement) -> Section | None:
     hardware = measurement.counters_ncu
     if hardware is None:
         return None
-    rows = []
+    rows, ours = [], measurement.counters.by_nsight_compute()
     for name, label in COUNTER_LABELS.items():
-        emulated, counted = getattr(measurement.counters, name), hardware.get(name)
+        emulated, counted = ours[name], hardware.get(name)
         if counted is not None and (emulated or counted):
             difference = difference_text(emulated, counted)
             rows.append((label, f"{emulated:,}", f"{counted:,.0f}", difference))

@@ -3,7 +3,8 @@
 Each warp computes 16 rows of D, from 16 rows of A and all of B (PTX ISA, "Asynchronous Warpgroup
 Level Matrix Instructions"). So the instruction becomes, for each warp, loads of *units* of 16 bytes
 from shared memory and a product. It is executed at once, as it may complete at any time before
-`wgmma.wait_group`. The loads are not counted: the tensor cores make them, not the load/store units.
+`wgmma.wait_group`. The loads are not counted: the tensor cores make them, not the load/store units
+(see `read_bytes`).
 
 A descriptor tells where a matrix lies: groups of 8 rows of units, whose places are swizzled (ibid.,
 "Shared Memory Matrix Layout"). The rows are those of M or N (*K-major*: K is contiguous in memory),
@@ -33,6 +34,9 @@ LAYOUTS = "r.k,r.mn,k.k,k.mn,mn.k,mn.mn"
 """How A and B lie: in registers (`r`, A alone), K-major or MN-major."""
 
 _ROWS = 16  # of A and of D that a warp has
+WARPGROUP_WARPS = 4
+"""Warps that make a product together."""
+_WARPGROUP_ROWS = WARPGROUP_WARPS * _ROWS
 _UNIT_BYTES, _UNITS = 16, 2  # of A or B along K
 _LOADED_WORDS = 4  # registers of a unit
 _BITS_OF_WORD = 32  # single bits that count as one element
@@ -127,6 +131,19 @@ def expand_product(instruction: Instruction) -> Iterator[Instruction]:
 def is_product(opcode: str) -> bool:
     """Whether an instruction is the product of one warp."""
     return opcode.startswith("wgmma.product.")
+
+
+def read_bytes(opcode: str) -> int:
+    """Bytes of shared memory that a warpgroup reads for a product, given that of one warp.
+
+    The tensor cores read each factor there once for all four warps. An H200 counted the bytes over
+    128 as wavefronts, without and with each swizzle: no layout that a descriptor can name has bank
+    conflicts, because the 8 rows of a group lie in different banks (docs/results/README.md,
+    "Hopper's instructions").
+    """
+    columns = int(opcode.partition("m64n")[2].partition("k")[0])
+    in_registers = opcode.removesuffix(".neg").split(".")[-2] == "r"
+    return (columns + (0 if in_registers else _WARPGROUP_ROWS)) * _UNITS * _UNIT_BYTES
 
 
 def product_registers(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
