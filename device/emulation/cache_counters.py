@@ -168,10 +168,9 @@ def _by_replay(
     """
     steps = execution.program.steps
     replayed = replay_accesses(lines, schedule_blocks(lines.ends, geometry), steps, geometry)
-    wave = geometry.multiprocessors * geometry.resident_blocks
     executed, blocks = len(lines.ends), execution.launch.blocks
     # Further waves do as those behind the first one do.
-    repeats = 1 + (blocks - executed) / (executed - wave) if blocks > executed else 1.0
+    repeats = 1 + (blocks - executed) / (executed - geometry.wave) if blocks > executed else 1.0
     traffic = _Traffic.of(replayed.first_wave, replayed.later, repeats, tally, steps)
     fetched = _at_most_once(execution, traffic.fetches.sum() * geometry.dram_access_bytes, geometry)
     is_load = np.array([step.row.kind == "load" for step in steps])

@@ -84,7 +84,7 @@ def _whole(trace: LineTrace) -> ChunkLines:
 
 def _blocks(execution: Execution, cost_per_block: float, geometry: CacheGeometry) -> int:
     """How many blocks are executed: all, some waves, or none."""
-    blocks, wave = execution.launch.blocks, geometry.multiprocessors * geometry.resident_blocks
+    blocks, wave = execution.launch.blocks, geometry.wave
     afford = int(REPLAYED_LANE_INSTRUCTIONS / cost_per_block)
     if blocks <= afford:
         return blocks

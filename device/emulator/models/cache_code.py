@@ -76,7 +76,7 @@ class Replay(Record):
     indices: Pointer[Int32]  # the instruction
     owners: Pointer[Int32]  # the multiprocessor
     order: Pointer[int]  # the accesses in the order of time
-    times: Pointer[int]  # the time of each access
+    times: Pointer[int]  # the time of each access; reads of one time are merged
     read_by: Pointer[float]  # what the n-th read of a sector at one time adds to those of the L2
     most_readers: int  # the last n
     kinds: Pointer[Int32]  # by instruction

@@ -3,7 +3,8 @@
 Blocks start in launch order, each on the multiprocessor that has room first, and all that are
 resident run at the same pace. Each multiprocessor has an L1: loads fill it, stores go through it
 and do not. All share an L2, which keeps what is written until its line is replaced. Reads of one
-sector at the same time are merged before the L2 (`CacheGeometry.coalesced_reads`). An L2 of two
+sector at the same time by blocks that start at once are merged before the L2
+(`CacheGeometry.coalesced_reads`). An L2 of two
 partitions keeps a line in that in front of the line's memory, and in the other one a copy for the
 multiprocessors that are connected to it (NVIDIA A100 Tensor Core GPU Architecture, 2020: "Each L2
 partition caches data for memory accesses from SMs in the GPCs directly connected to the
@@ -125,7 +126,7 @@ def schedule_blocks(ends: IntArray, geometry: CacheGeometry) -> Schedule:
         ends: When each block ends, in steps since it began.
         geometry: The multiprocessors, and how many blocks each can hold.
     """
-    count, wave = len(ends), geometry.multiprocessors * geometry.resident_blocks
+    count, wave = len(ends), geometry.wave
     place, start = np.arange(count), np.zeros(count, np.int64)
     if count > wave:
         running = [(int(end), number) for number, end in enumerate(ends[:wave].tolist())]
@@ -156,10 +157,12 @@ def replay_accesses(
     times = start + accesses.time
     order = np.argsort(times, kind="stable")
     read_by = np.ones(geometry.multiprocessors)
-    if geometry.merges_reads(len(accesses.ends)):
+    if geometry.merged_by_readers:
         read_by = np.diff(geometry.coalesced_reads(np.arange(geometry.multiprocessors + 1)))
-    count, wave = len(steps), geometry.multiprocessors * geometry.resident_blocks
-    index = accesses.index + np.where(accesses.block < wave, 0, count)  # counted by themselves
+    count = len(steps)
+    is_later = accesses.block >= geometry.wave
+    index = accesses.index + np.where(is_later, count, 0)  # counted by themselves
+    never = -2 - np.arange(len(times))  # times at which no other access is made: nothing is merged
     counts = np.zeros(2 * count, _COUNTS)
     caches, state = _Caches(), np.zeros((), _REPLAY)
     l2_lines = round(geometry.l2_bytes / LINE_BYTES / accesses.factor / geometry.l2_partitions)
@@ -170,7 +173,7 @@ def replay_accesses(
         "indices": index.astype(np.int32),
         "owners": owner.astype(np.int32),
         "order": order,
-        "times": times,
+        "times": np.where(is_later, never, times),
         "read_by": read_by,
         "kinds": np.array(2 * [_kind(step, bool(geometry.l1_bytes)) for step in steps], np.int32),
         "counts": counts,

@@ -79,7 +79,8 @@ class CacheGeometry:
         l2_partitions: Parts of the L2, each of which caches what its own SMs read.
         merged_by_readers: How many reads of the L1s the L2's request coalescer makes one, by how
             many multiprocessors read the same data at the same pace; ascending. Without any, reads
-            are not merged; nor are those of several waves of blocks.
+            are not merged. They were measured where all blocks start at once: so do those of the
+            first wave. Later ones start one by one as others end, and read the same at other times.
     """
 
     multiprocessors: int
@@ -90,14 +91,10 @@ class CacheGeometry:
     l2_partitions: int = 1
     merged_by_readers: tuple[tuple[float, float], ...] = ()
 
-    def merges_reads(self, blocks: int) -> bool:
-        """Whether reads of several multiprocessors are merged, where so many blocks run in all.
-
-        The figures were measured where all blocks start at once. Of more than one wave, the later
-        ones start one by one as others end, and read the same at other times.
-        """
-        wave = self.multiprocessors * self.resident_blocks
-        return bool(self.merged_by_readers) and blocks <= wave
+    @property
+    def wave(self) -> int:
+        """How many blocks are resident at once."""
+        return self.multiprocessors * self.resident_blocks
 
     def coalesced_reads(self, readers: ArrayLike) -> NDArray[np.float64]:
         """How often the L2 is read where so many multiprocessors read a sector at one pace."""
@@ -187,8 +184,7 @@ def l1_reads(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry) 
     bypassing = np.where(stream.store | stream.cached, 0.0, 1.0)
     if not chosen.any():
         return L1Reads(1.0, _coalesced_share(stream, bypassing, busy, geometry))
-    wave = geometry.resident_blocks * geometry.multiprocessors
-    first = 0
+    wave, first = geometry.wave, 0
     if not stream.affine[chosen].all():
         recorded = min(int(busy.order(np.array([stream.origin]))[0]), busy.blocks - 1)
         first = recorded // wave * wave + recorded % geometry.multiprocessors
@@ -215,8 +211,8 @@ def _coalesced_share(
 ) -> float:
     """Sectors read from the L2 over sectors that miss the L1s.
 
-    All blocks that shift a row by the same distance read the same sector in the same
-    window. As many of them as miss are its readers, each on a multiprocessor of its own.
+    All blocks of the first wave that shift a row by the same distance read the same sector in the
+    same window. As many of them as miss are its readers, each on a multiprocessor of its own.
 
     Args:
         stream: The stream of one block.
@@ -225,8 +221,8 @@ def _coalesced_share(
         geometry: The caches.
     """
     total = missed.sum()
-    blocks = busy.blocks
-    if not total or not geometry.merges_reads(blocks):
+    blocks = min(busy.blocks, geometry.wave)
+    if not total or not geometry.merged_by_readers:
         return 1.0
     share = np.ones(len(stream.sector))
     for group in _row_groups(stream, np.arange(blocks), busy):
@@ -234,7 +230,8 @@ def _coalesced_share(
             asked = blocks * missed[group.rows].mean() / len(group.shifts)
             readers = min(max(asked, 1.0), geometry.multiprocessors)
             share[group.rows] = geometry.coalesced_reads(readers) / readers
-    return float((share * missed).sum() / total)
+    of_first_wave = float((share * missed).sum() / total)
+    return 1 + (of_first_wave - 1) * blocks / busy.blocks
 
 
 def _sampling_factor(accesses: int, most: int) -> int:
@@ -268,7 +265,7 @@ def dram_bytes(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry
     if not len(stream.sector):
         return DramBytes(0, 0, 0)
     total = busy.blocks
-    wave = geometry.multiprocessors * geometry.resident_blocks
+    wave = geometry.wave
     simulated = min(total, 2 * wave)
     groups = [
         (start // wave, group)

@@ -188,6 +188,25 @@ def test_reads_of_one_sector_at_one_time_are_merged() -> None:
     assert traffic.l2_misses[0] == 4 + 1 + 1
 
 
+def test_reads_of_later_waves_are_not_merged() -> None:
+    """Two waves of four blocks read a line each."""
+    merging = CacheGeometry(4, 1, 8 * LINE, 64 * LINE, 32, 1, ((4.0, 2.0),))
+    given = LineAccesses(
+        block=np.arange(8),
+        time=np.zeros(8, np.int64),
+        index=np.zeros(8, np.int32),
+        place=np.repeat([0x1F, 0x2F], 4),
+        ends=np.ones(8, np.int64),
+        factor=1,
+        local_lines=0,
+    )
+
+    replayed = replay_accesses(given, schedule_blocks(given.ends, merging), STEPS, merging)
+
+    assert replayed.first_wave.l2_reads[0] == pytest.approx(4 * 4 / 2.0)
+    assert replayed.later.l2_reads[0] == 4 * 4
+
+
 def test_both_partitions_of_the_l2_hold_what_both_read() -> None:
     """Two multiprocessors, one connected to each partition, read the same lines twice.
 

@@ -237,12 +237,13 @@ def test_reads_of_several_multiprocessors_are_merged() -> None:
     assert share == pytest.approx((1.0 / 2.0 + 0.25) / 1.25)
 
 
-def test_reads_of_several_waves_are_not_merged() -> None:
+def test_reads_of_the_first_wave_alone_are_merged() -> None:
+    """Of its half of the blocks, four read a row's tile of M; the two of a column share N's."""
     merging = replace(geometry(resident_blocks=2), merged_by_readers=((2.0, 1.25), (4.0, 2.0)))
 
     share = caches.l1_reads(matrix_product(64, 16), all_of((4, 4, 1)), merging).coalesced_share
 
-    assert share == 1.0
+    assert share == pytest.approx((1 + (1.0 / 2.0 + 0.5) / 1.5) / 2)
 
 
 @pytest.mark.parametrize(("lines", "rate"), [(64, 1 / 2), (16, 1.0)])
