@@ -316,6 +316,9 @@ def array_lines(stream: AccessStream) -> IntArray:
 def translate_sectors(stream: AccessStream, order: IntArray, busy: ActiveRegion) -> IntArray:
     """The sectors that other blocks access, shape (blocks, rows of the stream).
 
+    No kernel accesses what lies outside its arrays: affine accesses that would, by strides found
+    near the recorded block, begin anew at the array's other end, as those of a remainder do.
+
     Args:
         stream: The stream of one block.
         order: The other blocks' positions in launch order.
@@ -323,6 +326,8 @@ def translate_sectors(stream: AccessStream, order: IntArray, busy: ActiveRegion)
     """
     distance = busy.coordinates(order) - np.array(stream.origin)
     sectors: IntArray = stream.sector + distance @ stream.stride.T
+    if (sectors < stream.low).any() or (sectors > stream.high).any():
+        sectors = stream.low + (sectors - stream.low) % (stream.high - stream.low + 1)
     shifted = np.flatnonzero(~stream.affine)
     if shifted.size:
         sizes, index = np.unique(array_lines(stream)[shifted], return_inverse=True)

@@ -37,6 +37,9 @@ _LARGEST_SIMULATION = 2_000_000
 cache of accordingly smaller capacity."""
 _LARGEST_L1_SIMULATION = 8_000_000
 """Accesses in a simulation of the L1 of one SM."""
+_LARGEST_TURNS, _MOST_TURN_BLOCKS, _LEAST_TURNS = 300_000, 256, 4
+"""Accesses and blocks up to which further turns of blocks are simulated: 0.05 s. Where they are too
+few to draw from, one is: blocks of so many accesses leave little in an L1 for those behind them."""
 _MOST_BLOCKS, _MOST_DISTINCT = 1_000_000, 20_000_000
 """Blocks, and their accesses, of which the distinct ones are counted: half a second."""
 _LARGEST_BATCH = 250_000
@@ -175,35 +178,67 @@ class L1Reads(NamedTuple):
 def l1_reads(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry) -> L1Reads:
     """Model the L1 of one SM, and how the reads of all SMs are merged.
 
-    Blocks are distributed in launch order, one to each SM in turn, so the blocks resident together
-    are `multiprocessors` apart. The first such blocks are simulated; or, where some accesses are
-    not affine and so known for the recorded block only, those resident together with it. Stores
-    are written through and not kept.
+    The blocks that are resident together are simulated, and where they access little those that
+    follow them, which find what they left (`_turns`). Stores are written through and not kept.
     """
     chosen = ~stream.store & stream.cached
     bypassing = np.where(stream.store | stream.cached, 0.0, 1.0)
     if not chosen.any():
         return L1Reads(1.0, _coalesced_share(stream, bypassing, busy, geometry))
-    wave, first = geometry.wave, 0
+    turns = _turns(stream, chosen, busy, geometry)
+    factor = _sampling_factor(sum(map(len, turns)) * int(chosen.sum()), _LARGEST_L1_SIMULATION)
+    rows: list[IntArray] = []
+    sectors: list[IntArray] = []
+    windows: list[IntArray] = []
+    for number, order in enumerate(turns):
+        for block in order[:, None]:
+            sector = translate_sectors(stream, block, busy)[0, chosen]
+            kept = _hash(sector // SECTORS_PER_LINE) % factor == 0
+            rows.append(np.flatnonzero(chosen)[kept])
+            sectors.append(sector[kept])
+            windows.append(stream.window[rows[-1]] + number * stream.windows)
+    row, sector, window = map(np.concatenate, (rows, sectors, windows))
+    by_time = np.argsort(window, kind="stable")
+    row, sector, window = row[by_time], sector[by_time], window[by_time]
+    missed = misses(window, sector, SECTORS_PER_LINE, geometry.l1_bytes / factor)
+    row, turn = row[missed], window[missed] // stream.windows
+    # What the mean block misses. The turns behind the first stand for all blocks behind its wave.
+    of_first = min(geometry.wave, busy.blocks) / busy.blocks if len(turns) > 1 else 1.0
+    later = (1 - of_first) / max(len(turns) - 1, 1)
+    shares = np.array([of_first] + [later] * (len(turns) - 1)) / [len(turn) for turn in turns]
+    by_row = np.bincount(row, shares[turn], minlength=len(stream.sector)) * factor
+    miss_rate = min(float(by_row.sum()) / stream.load_sectors, 1.0)
+    return L1Reads(miss_rate, _coalesced_share(stream, by_row + bypassing, busy, geometry))
+
+
+def _turns(
+    stream: AccessStream, chosen: NDArray[np.bool_], busy: ActiveRegion, geometry: CacheGeometry
+) -> list[IntArray]:
+    """The blocks that one SM runs, by their positions in launch order: those resident together.
+
+    The first blocks are distributed one to each SM in turn, so those of one SM are
+    `multiprocessors` apart. Later ones start wherever a block has ended: which of a wave come to
+    this SM is drawn at random, again that far apart.
+
+    Where some accesses are not affine and so known for the recorded block only, the one turn is
+    that of the blocks resident together with it. Else there are as many turns as can be simulated.
+    """
+    wave = geometry.wave
+
+    def of_wave(start: int, first: int) -> IntArray:
+        return np.arange(start + first, min(start + wave, busy.blocks), geometry.multiprocessors)
+
     if not stream.affine[chosen].all():
         recorded = min(int(busy.order(np.array([stream.origin]))[0]), busy.blocks - 1)
         first = recorded // wave * wave + recorded % geometry.multiprocessors
-    order = np.arange(first, min(first + wave, busy.blocks), geometry.multiprocessors)
-    factor = _sampling_factor(len(order) * int(chosen.sum()), _LARGEST_L1_SIMULATION)
-    rows: list[IntArray] = []
-    sectors: list[IntArray] = []
-    for block in order[:, None]:
-        sector = translate_sectors(stream, block, busy)[0, chosen]
-        kept = _hash(sector // SECTORS_PER_LINE) % factor == 0
-        rows.append(np.flatnonzero(chosen)[kept])
-        sectors.append(sector[kept])
-    row, sector = np.concatenate(rows), np.concatenate(sectors)
-    by_time = np.argsort(stream.window[row], kind="stable")
-    row, sector = row[by_time], sector[by_time]
-    missed = misses(stream.window[row], sector, SECTORS_PER_LINE, geometry.l1_bytes / factor)
-    miss_rate = min(int(missed.sum()) * factor / (stream.load_sectors * len(order)), 1.0)
-    by_row = np.bincount(row[missed], minlength=len(stream.sector)) * factor / len(order)
-    return L1Reads(miss_rate, _coalesced_share(stream, by_row + bypassing, busy, geometry))
+        return [np.arange(first, min(first + wave, busy.blocks), geometry.multiprocessors)]
+    turns, draws = [of_wave(0, 0)], np.random.default_rng(0)
+    size = len(turns[0])
+    most = min(_LARGEST_TURNS // int(size * chosen.sum()), _MOST_TURN_BLOCKS // size)
+    for start in range(wave, busy.blocks, wave)[: most - 1 if most >= _LEAST_TURNS else 0]:
+        turn = of_wave(start, int(draws.integers(geometry.multiprocessors)))
+        turns += [turn] if len(turn) else []
+    return turns
 
 
 def _coalesced_share(

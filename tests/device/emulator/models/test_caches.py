@@ -142,6 +142,17 @@ def test_affine_accesses_have_the_stride_of_the_block() -> None:
     assert moved.tolist() == [[100, 200], [106, 200], [253, 235]]
 
 
+def test_affine_accesses_stay_in_their_array() -> None:
+    """As `x[i % n]`: an array of 100 sectors from 200 on, and one that no block leaves."""
+    low, high = np.array([200, 0]), np.array([299, ENDLESS])
+    made = stream([0, 0], [230, 400], [(30, 0, 0)] * 2, low=low, high=high)
+
+    moved = address_streams.translate_sectors(made, np.arange(5), all_of((5, 1, 1)))
+
+    assert moved[:, 0].tolist() == [230, 260, 290, 220, 250]
+    assert moved[:, 1].tolist() == [400, 430, 460, 490, 520]
+
+
 def test_other_accesses_advance_evenly_through_their_array() -> None:
     """Arrays of 25 lines from sector 200 on and of 10 from 400 on, and 100 blocks."""
     low, high = np.array([0, 200, 200, 400]), np.array([ENDLESS, 299, 299, 439])
@@ -226,6 +237,19 @@ def test_blocks_on_one_multiprocessor_share_its_l1() -> None:
     rate = caches.l1_reads(matrix_product(64, 16), all_of((4, 4, 1)), geometry()).miss_rate
 
     assert rate == pytest.approx(3 / 4)
+
+
+def test_blocks_find_in_the_l1_what_earlier_ones_left() -> None:
+    """A block reads a sector of 64, and a multiprocessor runs 64 blocks, one of each wave of four.
+
+    Which of the four is left to chance. Each sixteenth wave reads the same four sectors, so that of
+    each four 4 * (1 - (3 / 4)**4) are read on a multiprocessor.
+    """
+    made = stream([0], [0], [(1, 0, 0)], high=np.array([63]))
+
+    rate = caches.l1_reads(made, all_of((256, 1, 1)), geometry(resident_blocks=1)).miss_rate
+
+    assert rate == pytest.approx(1 - (3 / 4) ** 4, abs=0.1)
 
 
 def test_reads_of_several_multiprocessors_are_merged() -> None:
