@@ -206,7 +206,8 @@ def l1_reads(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry) 
     of_first = min(geometry.wave, busy.blocks) / busy.blocks if len(turns) > 1 else 1.0
     later = (1 - of_first) / max(len(turns) - 1, 1)
     shares = np.array([of_first] + [later] * (len(turns) - 1)) / [len(turn) for turn in turns]
-    by_row = np.bincount(row, shares[turn], minlength=len(stream.sector)) * factor
+    missed_rows = np.bincount(row, shares[turn], len(stream.sector))
+    by_row = missed_rows.astype(np.float64) * factor
     miss_rate = min(float(by_row.sum()) / stream.load_sectors, 1.0)
     return L1Reads(miss_rate, _coalesced_share(stream, by_row + bypassing, busy, geometry))
 
