@@ -406,9 +406,10 @@ class _FindingBuilder:
                 "of what the same launch writes: it may give the old value"
             )
         if observation.kind == "missing proxy fence":
+            is_product = self.checker.is_of_product(observation.at)
             return (
-                "a bulk copy reads what a thread stored without fence.proxy.async between: it may "
-                "read what was there before"
+                f"{'wgmma' if is_product else 'a bulk copy'} reads what a thread stored without "
+                "fence.proxy.async between: it may read what was there before"
             )
         (second, size), (first, other_size) = map(self._access, (observation.at, observation.other))
         orders = [self.checker.memory_order(site) for site in (observation.at, observation.other)]

@@ -48,13 +48,12 @@ class CheckFinding:
             memory of another block, which need not wait for it), `use after free`, `double free`,
             `invalid free`, `trap`. initcheck: `uninitialized read`, `never written`. racecheck:
             the hazards `RAW` (read after write), `WAR` and `WAW`, `stale read` (through the
-            read-only cache, of what the same launch wrote), `missing proxy fence` (a bulk copy
-            reads what threads stored), and
-            `RAW or WAR` from a tool that does not distinguish them. synccheck: `divergent
-            barrier`, `barrier not reached`, `cluster barrier not reached`, `grid barrier not
-            reached`, `invalid mask`, `inactive source lane`, `endless wait` (for an mbarrier),
-            `missing wait` and `missing fence` (of a product of a warpgroup). Kinds that only
-            Compute Sanitizer knows keep its words.
+            read-only cache, of what the same launch wrote), `missing proxy fence` (a bulk copy or
+            `wgmma` reads what threads stored), and `RAW or WAR` from a tool that does not
+            distinguish them. synccheck: `divergent barrier`, `barrier not reached`, `cluster
+            barrier not reached`, `grid barrier not reached`, `invalid mask`, `inactive source
+            lane`, `endless wait` (for an mbarrier), `missing wait` and `missing fence` (of a
+            product of a warpgroup). Kinds that only Compute Sanitizer knows keep its words.
         message: The mistake in one sentence, without its place.
         space: The state space of the address (`global`, `shared`, `local`, `const`, `param`);
             empty if there is none.

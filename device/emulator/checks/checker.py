@@ -43,6 +43,7 @@ from memlab.device.emulator.checks.undefined_values import (
 from memlab.device.emulator.checks.warpgroup_products import find_product_mistakes
 from memlab.device.emulator.codegen.check_layout import THREAD_BITS
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE
+from memlab.device.emulator.isa.asynchronous.warpgroup import is_factor_load
 from memlab.device.emulator.machine.access_watch import WatchedAccess
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory
@@ -376,6 +377,10 @@ class Checker(ExecutionPolicy):
     def is_async_copy(self, site: Site) -> bool:
         """Whether a site is the arrival of an asynchronous copy in shared memory."""
         return site.step in self._program.async_copies
+
+    def is_of_product(self, site: Site) -> bool:
+        """Whether a site loads a factor of `wgmma`."""
+        return is_factor_load(self._program.steps[site.step].row.opcode)
 
     @staticmethod
     def is_same_warp(first: Site, second: Site) -> bool:

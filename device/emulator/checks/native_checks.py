@@ -115,6 +115,9 @@ class NativeChecks:
         self._records = records.copy()
         self._checked = ~np.isin(records["index"], list(interpreted))
         self._state = np.zeros((), CHECK_STATE)
+        self._async_writes = np.zeros(len(program.steps), np.bool_)
+        self._async_writes[list(self._program.bulk_writes)] = True
+        self._state["async_writes"] = self._async_writes.ctypes.data
         self._records["state"] = self._state.ctypes.data
         self._space = {name: np.zeros((), CHECKED_SPACE) for name in SPACES[:-1]}
         for name, unit_bytes in self._program.unit_bytes.items():
@@ -171,6 +174,7 @@ class NativeChecks:
                 self._space[name]["unwritten"] = tools.initialisation.unwritten(name).ctypes.data
         if tools.races is not None:
             state["store_times"] = tools.races.store_times.ctypes.data
+            state["fence_times"] = tools.races.bulk.fence_times.ctypes.data
             for name in ("global", "shared"):
                 shadow, space = tools.races.shadow(name), self._space[name]
                 space["written"] = shadow.written.ctypes.data
@@ -306,6 +310,7 @@ def _check_records(
         order = analysis.memory_orders[index]
         record["order"] = order.packed
         record["is_noncoherent"] = index in analysis.noncoherent_loads
+        record["is_async_read"] = index in analysis.async_reads
         may_synchronize = analysis.has_fences and order.level != WEAK
         accesses.append(_Access(index, step, address, number, may_synchronize))
     return records, accesses

@@ -19,6 +19,7 @@ from memlab.device.emulator.checks.observations import Lanes
 from memlab.device.emulator.codegen.stretches import is_cluster_barrier, is_partial
 from memlab.device.emulator.isa import macros, mbarrier
 from memlab.device.emulator.isa.asynchronous.bulk_copies import VIEW
+from memlab.device.emulator.isa.asynchronous.warpgroup import is_factor_load
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
@@ -55,6 +56,7 @@ class ProgramAnalysis:
         early_loads: The loads that the compiler may have moved above the branch that needs them.
         uses_of_early_loads: The instructions that the value of such a load may reach.
         async_copies: The instructions that are the store of an asynchronous copy.
+        async_reads: Those that read through the async proxy: for bulk copies and `wgmma`.
         bulk_reads: Those that read what a bulk copy moves.
         bulk_writes: Those by which a bulk copy writes to shared memory.
         bulk_completions: Those that complete the bytes of a bulk copy at its barrier.
@@ -80,6 +82,7 @@ class ProgramAnalysis:
     early_loads: Set[int]
     uses_of_early_loads: Set[int]
     async_copies: Collection[int]
+    async_reads: Collection[int]
     bulk_reads: Collection[int]
     bulk_writes: Collection[int]
     bulk_completions: Collection[int]
@@ -128,6 +131,8 @@ def analyze(program: Program) -> ProgramAnalysis:
             for index, step in enumerate(steps)
             if macros.is_async_copy_store(step.instruction)
         ),
+        async_reads=bulk["load"]
+        | {index for index, step in enumerate(steps) if is_factor_load(step.row.opcode)},
         bulk_reads=bulk["load"],
         bulk_writes=bulk_writes,
         bulk_completions=bulk["atomic"],

@@ -167,8 +167,10 @@ class RaceCheck:
             races = self._compare("RAW", access, order, [shadow.written, *updated])
             if access.step in self._program.noncoherent_loads:
                 self._report_stale(access, races, [shadow.written, *updated[:1]])
-            if access.step in self._program.bulk_reads and access.space == "shared":
+            is_shared = access.space == "shared"
+            if access.step in self._program.async_reads and is_shared:
                 self._report_unfenced(access, races, shadow.written)
+            if access.step in self._program.bulk_reads and is_shared:
                 entries |= PENDING_COPY_BIT
                 self.bulk.reads.issue(access.units, entries, access.spread(access.lanes))
             shadow.read.add(access.units, entries)
@@ -326,12 +328,12 @@ class RaceCheck:
             self._report_race("stale read", access, stale, earlier[stale])
 
     def _report_unfenced(self, access: MemoryAccess, races: Lanes, written: Lanes) -> None:
-        """Report what a bulk copy reads that threads stored, without a proxy fence behind.
+        """Report what the async proxy reads that threads stored, without a proxy fence behind.
 
-        The thread that stored or the one that copies executes it.
+        The thread that stored or the one that reads executes it.
 
         Args:
-            access: The reads of copies.
+            access: The reads, of bulk copies or of `wgmma`.
             races: The positions among its units that were reported as races.
             written: The last store to each unit.
         """

@@ -146,6 +146,8 @@ def must_report_access(
             return True
         if check.is_noncoherent != 0 and was_written(footprint, space, base):
             return True
+        if check.is_async_read != 0 and may_lack_proxy_fence(state, footprint, space, base):
+            return True
         if state.time[0] + 1 >= state.times or may_race(check, state, footprint, space, base):
             return True
         note_access(check, state, footprint, space, base)
@@ -360,6 +362,30 @@ def was_written(footprint: Footprint, space: CheckedSpace, base: int) -> bool:
             return True
         if updates and updates[unit]:
             return True
+    return False
+
+
+@compiled
+def may_lack_proxy_fence(
+    state: CheckState, footprint: Footprint, space: CheckedSpace, base: int
+) -> bool:
+    """Whether the async proxy may read what threads stored without a proxy fence behind.
+
+    Where the threads that stored have no such fence, this is left to `RaceCheck`.
+    """
+    if space.last_write == 0:
+        return False
+    for number in range(footprint.count):
+        entry = space.written[base + footprint.units[number]]
+        if entry:
+            time = (entry & ~PENDING_COPY_BIT) >> TIME_SHIFT
+            if state.async_writes[state.steps[time]] == 0:
+                lane = footprint.lanes[number]
+                thread = state.threads[lane]
+                if ((entry ^ thread) & THREAD_MASK) >> THREAD_BITS:
+                    return True  # of another block of the cluster
+                if state.fence_times[lane + (entry & THREAD_MASK) - thread] < time:
+                    return True
     return False
 
 

@@ -97,6 +97,8 @@ class CheckState(Record):
     group_clocks: Pointer[int]  # per group: up to which time all know all of the group
     pair_clocks: Pointer[Int32]  # per group, lane and other lane: what one knows of the other
     store_times: Pointer[int]  # per lane: the time of its last store
+    fence_times: Pointer[int]  # per lane: the time of its last proxy fence
+    async_writes: Pointer[Byte]  # per instruction: whether it writes through the async proxy
     places: Pointer[int]  # per lane: the instruction where it waited last
     has_marks: int  # whether a register holds an undefined value
     footprints: Pointer[Footprint]
@@ -122,6 +124,7 @@ class Check(Record):
     needs_written: int  # whether it may read what was never written
     may_race: int
     is_noncoherent: int  # whether it loads through the read-only cache (`ld.global.nc`)
+    is_async_read: int  # whether it loads through the async proxy (`wgmma`)
     uses_marks: int  # whether an undefined value of a register may reach it
     footprint: Pointer[Footprint]  # that of its last execution
     exchange_times: Pointer[int]  # of an exchange, per warp: the time of its last execution

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from functools import cache
+from pathlib import Path
 
 import pytest
 from launches import user_kernel
@@ -114,10 +115,27 @@ def test_findings_match_a_count_by_hand(
         ("pipeline_too_far_ahead", "write races with a read by another thread: no barrier lies"),
         ("named_barrier_arrive", "the count of this barrier is never reached"),
         ("member_past_the_end", "read of 4 bytes outside the array inside, a member of Tile"),
+        ("wgmma_no_proxy_fence", "wgmma reads what a thread stored without fence.proxy.async"),
     ],
 )
 def test_a_finding_says_why(name: str, cause: str) -> None:
     assert cause in check(name, fixed=False).findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("line", "findings"), [("__syncthreads();", 0), ("int t = threadIdx.x;", 2)]
+)
+def test_threads_that_multiply_may_execute_the_proxy_fence(
+    line: str, findings: int, tmp_path: Path
+) -> None:
+    fence = 'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");'
+    planted = BY_NAME["wgmma_no_proxy_fence"]
+    source = tmp_path / "product.cu"
+    source.write_text(planted.path.read_text().replace(line, f"{line} {fence}"))
+
+    report = memlab.check(user_kernel(str(source), planted.words), device="h200")
+
+    assert len(report.findings) == findings
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,11 @@ def is_product(opcode: str) -> bool:
     return opcode.startswith("wgmma.product.")
 
 
+def is_factor_load(opcode: str) -> bool:
+    """Whether an instruction loads units of A or B for a product, through the async proxy."""
+    return opcode == "wgmma.load"
+
+
 def read_bytes(opcode: str) -> int:
     """Bytes of shared memory that a warpgroup reads for a product, given that of one warp.
 
