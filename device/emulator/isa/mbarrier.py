@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from memlab.device.emulator.isa.macros import substitute
 from memlab.device.emulator.isa.values import U32, U64, Value, where
 from memlab.device.emulator.ptx.parser import Immediate, Instruction, Operand, Register
@@ -74,6 +77,11 @@ def is_parity_complete(word: Value, parity: Value) -> Value:
 def pending_arrivals(token: Value) -> Value:
     """How many arrivals the phase of a token still needed."""
     return (token & _COUNT).to(U32)
+
+
+def has_all_arrivals(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether the current phase of each barrier lacks only bytes of copies."""
+    return np.asarray(words & np.uint64(_COUNT) == 0)
 
 
 def describe_wait(word: int) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from memlab.device.emulator.isa import mbarrier
 from memlab.device.emulator.isa.address_space import split_by_space
-from memlab.device.emulator.machine.memory import Mask, Segment
+from memlab.device.emulator.machine.memory import Lanes, Mask, Segment
 from memlab.device.emulator.machine.operands import Operands
 from memlab.device.emulator.program.polling_loops import PollingLoop
 from memlab.device.emulator.program.program import DecodedInstruction
@@ -45,7 +46,10 @@ class EndlessWaits:
         self._tests = {head: list(self._barrier_tests(loop)) for head, loop in loops.items()}
 
     def find(self, waiting: Mapping[int, Mask]) -> EndlessWait | None:
-        """The first of the waits, where all groups that wait in loops wait for mbarriers.
+        """The wait that tells most, where all groups that wait in loops wait for mbarriers.
+
+        Threads that wait for bytes of copies, though all have arrived, come first: arrivals may be
+        lacking only because the threads that owe them wait themselves.
 
         Args:
             waiting: The groups, by the first instruction of their loop; no other group can run.
@@ -53,9 +57,18 @@ class EndlessWaits:
         tests = {head: self._tests[head] for head in waiting}
         if not all(map(len, tests.values())):
             return None
-        head = min(waiting)
-        index = tests[head][0]
-        return EndlessWait(index, waiting[head], self._reason(index, waiting[head]))
+        waits = []
+        for head, mask in sorted(waiting.items()):
+            index, lanes = tests[head][0], np.flatnonzero(mask)
+            words = self._words(index, lanes)
+            complete = mbarrier.has_all_arrivals(words)
+            chosen = complete == complete.any()
+            of = np.zeros_like(mask)
+            of[lanes[chosen]] = True
+            reason = mbarrier.describe_wait(int(words[chosen][0]))
+            waits.append((not complete.any(), EndlessWait(index, of, reason)))
+        _, first = min(waits, key=itemgetter(0))
+        return first
 
     def _barrier_tests(self, loop: PollingLoop) -> Iterator[int]:
         """The tests of barriers in a loop; none where it also waits for something else."""
@@ -73,21 +86,19 @@ class EndlessWaits:
                 break
         yield from found
 
-    def _reason(self, index: int, lanes: Mask) -> str:
-        """What the barrier lacks that the first of some lanes tests."""
-        lane = np.flatnonzero(lanes)[:1]
-        operand = self._steps[index].instruction.operands[1]
+    def _words(self, index: int, lanes: Lanes) -> Lanes:
+        """The words of the barriers that lanes, given by number, test."""
+        operand, space = self._steps[index].instruction.operands[1], self._steps[index].row.space
         assert isinstance(operand, Address)
-        count = len(lanes)
-        address = np.broadcast_to(self._operands.address_base(operand) + operand.offset, count)
-        address, spaces = address[lane], [(self._steps[index].row.space, 0)]
-        if spaces[0][0] == "generic":
-            parts = split_by_space(address, np.ones(1, np.bool_))
-            spaces = [(space, window) for space, window, _ in parts]
-        (space, window), *_ = spaces
-        segment = self._segments[space]
-        place = int(address[0]) - window - segment.origin
-        if segment.lane_base is not None:
-            place += int(segment.lane_base[lane[0]])
-        word = int(segment.data[place : place + 8].view(np.uint64)[0])
-        return mbarrier.describe_wait(word)
+        base = self._operands.address_base(operand) + operand.offset
+        address = base[lanes] if base.ndim else np.full(len(lanes), base)
+        every = np.ones(len(lanes), np.bool_)
+        parts = split_by_space(address, every) if space == "generic" else [(space, 0, every)]
+        words = np.zeros(len(lanes), np.uint64)
+        for name, window, part in parts:
+            segment = self._segments[name]
+            places = address[part] - window - segment.origin
+            if segment.lane_base is not None:
+                places += segment.lane_base[lanes[part]]
+            words[part] = segment.data[places[:, None] + np.arange(8)].view(np.uint64)[:, 0]
+        return words

@@ -115,6 +115,7 @@ def test_findings_match_a_count_by_hand(
         ("pipeline_too_far_ahead", "write races with a read by another thread: no barrier lies"),
         ("named_barrier_arrive", "the count of this barrier is never reached"),
         ("member_past_the_end", "read of 4 bytes outside the array inside, a member of Tile"),
+        ("ring_wrong_bytes", "never complete: it lacks 16 bytes of copies; nothing after it"),
         ("wgmma_no_proxy_fence", "wgmma reads what a thread stored without fence.proxy.async"),
     ],
 )
