@@ -18,8 +18,11 @@ from memlab.kernels.launch import (
     Uniform,
 )
 from memlab.kernels.user import expressions
-from memlab.kernels.user.arguments.hints import MAX_LISTED_MEMBERS
-from memlab.kernels.user.arguments.specifications import MAX_FLOATS, SHORT_DTYPES
+from memlab.kernels.user.arguments.specifications import (
+    MAX_FLOATS,
+    MAX_LISTED_MEMBERS,
+    SHORT_DTYPES,
+)
 
 
 def is_number(text: str) -> bool:

@@ -9,14 +9,12 @@ from memlab.kernels.signature import KernelParameter, StructureMember
 from memlab.kernels.user.arguments import tensor_maps
 from memlab.kernels.user.arguments.specifications import (
     MAX_FLOATS,
+    MAX_LISTED_MEMBERS,
     NULL,
     POINTERS,
     STRUCTURE,
     ArraySpecification,
 )
-
-MAX_LISTED_MEMBERS = 8
-"""The members of a structure that a message names."""
 
 
 def describe_parameters(parameters: Sequence[KernelParameter]) -> str:

@@ -54,6 +54,9 @@ MAX_FLOATS = {
 MAX_ELEMENTS = 2**63 - 1
 """The most elements of an array: the range of 64-bit addresses, more than any GPU's memory."""
 
+MAX_LISTED_MEMBERS = 8
+"""The members of a structure that a message names."""
+
 Role = Literal["in", "out", "inout"]
 
 ROLES: dict[str, Role] = {"in": "in", "out": "out", "inout": "inout"}

@@ -24,7 +24,6 @@ from memlab.kernels.user import expressions
 from memlab.kernels.user.arguments import views
 from memlab.kernels.user.arguments.fills import parse_member_fills, parse_scalar
 from memlab.kernels.user.arguments.hints import (
-    MAX_LISTED_MEMBERS,
     declared_name,
     example_array,
     example_value,
@@ -34,6 +33,7 @@ from memlab.kernels.user.arguments.hints import (
 )
 from memlab.kernels.user.arguments.parsing import parse_specification, parse_structure
 from memlab.kernels.user.arguments.specifications import (
+    MAX_LISTED_MEMBERS,
     NULL,
     NUMPY_DTYPES,
     POINTERS,
