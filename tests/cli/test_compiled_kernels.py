@@ -70,6 +70,14 @@ def memory(measurement: Measurement) -> dict[str, float]:
     }
 
 
+def assert_same_memory(measured: Measurement, expected: Measurement, assembler: str) -> None:
+    """Compare the counts of PTX with its source's; without ptxas, no code is read from DRAM."""
+    found, wanted = memory(measured), memory(expected)
+    if assembler == "no ptxas":
+        assert found.pop("dram_read_bytes") < wanted.pop("dram_read_bytes")
+    assert found == wanted
+
+
 def text_of(argument: object) -> str:
     """An argument of a catalog's launch as a user writes it."""
     if isinstance(argument, Scalar):
@@ -104,7 +112,6 @@ def assembler(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.usefixtures("assembler")
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
@@ -116,13 +123,13 @@ def assembler(request, monkeypatch):
         ("column-sum", {"width": 64}),
     ],
 )
-def test_a_ptx_file_counts_as_its_source_does(name, parameters, tmp_path):
+def test_a_ptx_file_counts_as_its_source_does(name, parameters, assembler, tmp_path):
     launch = CATALOG[name].prepare(parameters, launch_limits(loader.load_datasheet("h200")))
     path = tmp_path / "kernel.ptx"
     path.write_text(compile_launch(launch, HOPPER).ptx)
     measured = memlab.run(path, device="h200", **options_of(launch)).measurement
     expected = memlab.run(name, device="h200", **parameters).measurement
-    assert memory(measured) == memory(expected)
+    assert_same_memory(measured, expected, assembler)
     assert measured.resources.static_shared_bytes == expected.resources.static_shared_bytes
 
 
@@ -136,7 +143,7 @@ def test_a_kernel_in_memory_computes_what_its_source_does(ptx, assembler, tmp_pa
     assert measured.verification.status == "passed"
     assert measured.kernel == "s.py:s"
     expected = memlab.run(path, expect={"y": 2.5 * X}, **options).measurement
-    assert memory(measured) == memory(expected)
+    assert_same_memory(measured, expected, assembler)
     assert [(line.line, line.text) for line in measured.lines] == [
         (line.line, line.text) for line in expected.lines
     ]
