@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -329,7 +330,7 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         properties: The device.
     """
     steps = empty_steps(len(profile.code.instructions))
-    banks: dict[str, int] = {}
+    _set_banks(steps, profile.code.instructions, properties)
     sites = sites_of(profile.code, profile.barriers)
     constant_passes = properties.constant_passes_per_clock_per_sm or 1.0
     for number, instruction in enumerate(profile.code.instructions):
@@ -347,7 +348,6 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         previous = profile.code.instructions[number - 1] if number else None
         step["reads"] = register_reads(instruction, previous)
         step["window"] = READ_WINDOW_CLOCKS if issue.kind == Kind.FIXED else _NO_WINDOW
-        _set_bank(step, instruction.operands, banks, properties)
         step["resolving"] = resolving_clocks(instruction)
         if issue.kind in (Kind.TEST, Kind.CHANGE, Kind.COPY):
             step["site"] = sites.get(number, -1)
@@ -377,10 +377,8 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         step["missed"], step["dram"] = access.missed, access.dram
         if issue.kind == Kind.ATOMIC:
             step["serial"] = active_sms * _atomic_clocks(instruction, access, properties)
-        step["written"], step["copies"] = (
-            profile.dram_written_sector_bytes,
-            instruction.name == "LDGSTS",
-        )
+        step["written"] = profile.dram_written_sector_bytes
+        step["copies"] = instruction.name == "LDGSTS"
     return steps
 
 
@@ -395,6 +393,8 @@ def _reach_others(
 
     The other SM is taken to execute an atomic like one of its own.
     """
+    if not access.remote:
+        return
     known = _BEFORE_L1_CLOCKS + _remote_sector_clocks(profile)  # what was measured has both
     step["remote"], step["remote_sectors"] = access.remote, access.remote_sectors
     step["remote_latency"] = _REMOTE_LATENCY_CLOCKS - known
@@ -418,15 +418,15 @@ def _bank(operands: tuple[str, ...], known: dict[str, int]) -> int:
     return -1
 
 
-def _set_bank(
-    step: Steps, operands: tuple[str, ...], known: dict[str, int], properties: DeviceProperties
+def _set_banks(
+    steps: Steps, instructions: Sequence[MachineInstruction], properties: DeviceProperties
 ) -> None:
-    """Set the line of constant memory that an instruction reads, and its latency."""
-    step["bank"] = _bank(operands, known)
-    near = _reads_parameters(operands)
-    step["bank_latency"] = (
-        prefetched_clocks(properties) if near else l2_latency_table(properties).mean()
-    )
+    """Set the lines of constant memory that instructions read, and their latencies."""
+    known: dict[str, int] = {}
+    near, far = prefetched_clocks(properties), float(l2_latency_table(properties).mean())
+    for step, instruction in zip(steps, instructions, strict=True):
+        step["bank"] = _bank(instruction.operands, known)
+        step["bank_latency"] = near if _reads_parameters(instruction.operands) else far
 
 
 def _reads_parameters(operands: tuple[str, ...]) -> bool:

@@ -72,9 +72,7 @@ class Stall(IntEnum):
     """Why a warp does not issue (Nsight Compute, Profiling Guide, "Warp Stall Reasons")."""
 
     WAIT = 0  # for the stall count of the instruction before
-    LONG_SCOREBOARD = (
-        1  # for a result of global or local memory, a texture, or another block's memory
-    )
+    LONG_SCOREBOARD = 1  # for a result of global, local or another block's memory, or a texture
     SHORT_SCOREBOARD = 2  # for a result of shared memory, a special function, a shuffle
     LG_THROTTLE = 3  # the queue of global and local accesses is full
     MIO_THROTTLE = 4  # the queue of the other memory instructions is full

@@ -52,10 +52,7 @@ def encode_tiled(
     values = _values(machine, arguments)
     rank = _rank(values)
     if len(values) == 12 and rank:
-        extents, strides, box, steps = (
-            _elements(machine, value, count)
-            for value, count in zip(values[4:8], (rank, rank - 1, rank, rank), strict=True)
-        )
+        extents, strides, box, steps = _arrays(machine, values[4:8], (rank, rank - 1, rank, rank))
         made = EncodedMap(values[3], values[1], extents, strides, box, steps, tuple(values[8:12]))
         _store(machine, values[0], made)
     return number_value(0)
@@ -68,12 +65,8 @@ def encode_im2col(
     values = _values(machine, arguments)
     rank = _rank(values)
     if len(values) == 15 and rank > 2:
-        extents, strides, lower, upper, steps = (
-            _elements(machine, value, count)
-            for value, count in zip(
-                (*values[4:8], values[10]), (rank, rank - 1, rank - 2, rank - 2, rank), strict=True
-            )
-        )
+        counts = rank, rank - 1, rank - 2, rank - 2, rank
+        extents, strides, lower, upper, steps = _arrays(machine, (*values[4:8], values[10]), counts)
         box, options = (values[8], values[9]), tuple(values[11:15])
         made = EncodedMap(
             values[3], values[1], extents, strides, box, steps, options, (lower, upper)
@@ -137,6 +130,13 @@ def _rank(values: Sequence[Value]) -> int:
     formula = formula_of(values[2]) if len(values) > 2 else None
     rank = None if formula is None else formula.whole
     return rank if rank is not None and 0 < rank <= MAX_RANK else 0
+
+
+def _arrays(
+    machine: Machine, values: Sequence[Value], counts: Sequence[int]
+) -> list[tuple[Value, ...]]:
+    """The elements of arrays, so many of each."""
+    return [_elements(machine, value, count) for value, count in zip(values, counts, strict=True)]
 
 
 def _elements(machine: Machine, value: Value, count: int) -> tuple[Value, ...]:
