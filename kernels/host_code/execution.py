@@ -350,14 +350,23 @@ def _raise(flow: ControlFlow | None) -> None:
 
 
 def _explore(machine: Machine, node: Node | None) -> None:
-    """Find the launches in what is not executed."""
-    if node is None or machine.exploring > 2 or not machine.program.launches_inside(node):
+    """Find the launches in what is not executed.
+
+    A branch of a loop or of a function is explored again for other arguments, until none of its
+    launches is recorded any more: what the program does make is still to be reached within the
+    limit of steps.
+    """
+    if node is None or machine.exploring > 2 or machine.muted or node in machine.exhausted:
         return
-    mark = len(machine.log)
+    if not machine.program.launches_inside(node):
+        return
+    mark, launches, surplus = len(machine.log), len(machine.launches), machine.surplus
     machine.exploring += 1
     _outcome(machine, node)
     machine.exploring -= 1
     machine.undo(mark)
+    if machine.surplus > surplus and len(machine.launches) == launches:
+        machine.exhausted.add(node)
 
 
 def _loop(machine: Machine, node: Node) -> None:

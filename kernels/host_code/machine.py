@@ -48,6 +48,8 @@ MAX_RECURSION = 6
 itself twice ends, every level doubles its work."""
 MAX_LAUNCHES_OF_LINE = 16
 """The most launches of one kernel that are recorded for one line: those of loops are alike."""
+MAX_EXPLORED_OF_LINE = 4
+"""The same for launches that the program does not make."""
 
 NOT_NUMBERS = (Text, Record, Container, Lambda, Tensor, EncodedMap)
 
@@ -185,12 +187,14 @@ class Machine:
             they had before.
         launches: The launches so far.
         line_counts: How often each line launched a kernel.
+        surplus: Counts launches that were not recorded, since their lines had made enough.
         constants: The `__constant__` variables that were filled.
         time: Counts events.
         steps: Counts nodes.
         line: The line of the statement that is executed.
         source_name: Its file.
         exploring: Depth of branches that the program would not take.
+        exhausted: The branches whose launches have all been recorded often enough.
         muted: Depth of passes that are executed to see what they change: they launch nothing.
         loops: Depth of loops, in all calls.
         loop_count: Counts loops.
@@ -214,6 +218,7 @@ class Machine:
     log: list[tuple[State, Value | Formula | None]] = field(default_factory=list)
     launches: list[RecordedLaunch] = field(default_factory=list)
     line_counts: Counter[object] = field(default_factory=Counter)
+    surplus: int = 0
     constants: dict[str, None] = field(default_factory=dict)
     time: int = 0
     steps: int = 0
@@ -221,6 +226,7 @@ class Machine:
     line: int = 0
     source_name: str = ""
     exploring: int = 0
+    exhausted: set[Node] = field(default_factory=set)
     muted: int = 0
     loops: int = 0
     loop_count: int = 0
@@ -452,8 +458,11 @@ class Machine:
             return
         alike = (launch.kernel, launch.template_arguments, launch.line, launch.is_explored)
         self.line_counts[alike] += 1
-        if self.line_counts[alike] <= MAX_LAUNCHES_OF_LINE:
+        most = MAX_EXPLORED_OF_LINE if launch.is_explored else MAX_LAUNCHES_OF_LINE
+        if self.line_counts[alike] <= most:
             self.launches.append(launch)
+        else:
+            self.surplus += 1
 
     @contextmanager
     def scope(self) -> Iterator[None]:

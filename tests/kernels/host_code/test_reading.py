@@ -296,6 +296,30 @@ int main(int argc, char** argv) { go(atoi(argv[1]), 0); }
     }
 
 
+def test_a_benchmark_of_many_kernels_makes_all_of_them() -> None:
+    # As in public ladders of matrix products: what other passes explore must not use up the steps.
+    numbers = range(24)
+    steps = " ".join(f"int t{n} = m + {n}; t{n} = t{n} * 2 + t{n} / 3;" for n in range(12))
+    kernels = "".join(f"__global__ void k{n}(int* y) {{}}\n" for n in numbers)
+    cases = "".join(f"case {n}: run{n}(m, y); break;\n" for n in numbers)
+    runners = "".join(
+        f"void run{n}(int m, int* y) {{ {steps} k{n}<<<m, 32>>>(y); }}\n" for n in numbers
+    )
+    code = f"""{kernels}{runners}
+void run(int kernel, int m, int* y) {{ switch (kernel) {{ {cases} case 99: k0<<<1, 1>>>(y); }} }}
+int main() {{
+  int* y;
+  for (int kernel : {{{", ".join(map(str, numbers))}}}) {{
+    run(kernel, 512, y);
+    for (int j = 0; j < 8; j++) run(kernel, 512, y);
+  }}
+}}
+"""
+    found = read_launches(code, "f.cu", {}, {})
+    made = {each.kernel for each in found if not each.is_explored}
+    assert made == {f"k{number}" for number in numbers}
+
+
 def test_code_that_never_ends_is_given_up() -> None:
     body = "int i = 0; for (;;) { for (;;) { i = f(i) + 1; } } k<<<1, 1>>>(y, x, i);"
     assert launches(main(body)) == ["k 1,1,1|1,1,1|0|Unresolved,Unresolved,i"]
