@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from memlab.kernels.signature import Signature
     from memlab.kernels.user.kernel import UserKernel
     from memlab.kernels.user.proposals import ProposedLaunch
+    from memlab.kernels.user.scaffold import KernelTable
 
 DEFAULT_FILE = Path("memlab.toml")
 
@@ -73,21 +74,20 @@ def init(
         user_kernel.with_relative_paths(chosen, output.parent),
         user_kernel.read_source(chosen),
     )
+    tables = scaffold.kernel_tables(moved, signatures, source, proposals, present, output.parent)
     if added_to:
-        tables = scaffold.kernel_tables(
-            moved, signatures, source, proposals, present, output.parent
-        )
         text = _append_tables(output, present, tables)
     else:
-        text = scaffold.project_file_text(moved, signatures, source, proposals)
+        text = scaffold.project_file_text(tables)
     write_output(output, text, overwrite or added_to)
     if not keeps_schema:
         write_output(schema, project.schema_text(), overwrite)
     if not quiet:
-        names = tomllib.loads(text.removeprefix("\ufeff"))["kernels"]
-        first = next(name for name in names if name not in present)
+        written = [table for table in tables if table.name]
         did = f"added to {output}" if added_to else f"wrote {output}"
-        print_message(f"{did}: correct the sizes, then 'memlab run {first}'")
+        is_told = all(table.is_told for table in written)
+        do = "all sizes are the file's:" if is_told else "correct the sizes, then"
+        print_message(f"{did}: {do} 'memlab run {written[0].name}'")
 
 
 def _kernels_and_launches(
@@ -143,7 +143,7 @@ def _existing_kernels(output: Path) -> "dict[str, UserKernel]":
 
 
 def _append_tables(
-    output: Path, present: "Mapping[str, UserKernel]", tables: "Sequence[tuple[str, str]]"
+    output: Path, present: "Mapping[str, UserKernel]", tables: "Sequence[KernelTable]"
 ) -> str:
     """Return the text of a file with tables appended.
 
@@ -157,12 +157,12 @@ def _append_tables(
         )
     old = output.read_bytes().decode()
     gap = "" if old.endswith("\n") or not old else "\n"
-    text = "\n".join([old + gap, *(table for _, table in tables)])
+    text = "\n".join([old + gap, *(table.text for table in tables)])
     try:
         names = set(tomllib.loads(text.removeprefix("\ufeff"))["kernels"])
     except ValueError:  # such as after `kernels = {...}`, which no table can follow
         names = set()
-    if names != {*present, *(name for name, _ in tables if name)}:
+    if names != {*present, *(table.name for table in tables if table.name)}:
         raise UsageError(
             f"{output} has its kernels in a form that no table can follow: write [kernels.NAME] "
             "above each, or write to another file with --output"

@@ -113,9 +113,7 @@ class FileLaunch:
     @property
     def is_complete(self) -> bool:
         """Whether it can run as the program makes it."""
-        proposal = self.proposal
-        known = proposal is not None and not proposal.gaps and not proposal.is_explored
-        return known and not self.symbols
+        return self.proposal is not None and self.proposal.is_told
 
 
 def needs_launch(kernel: UserKernel, *, executed: bool = True) -> bool:

@@ -142,7 +142,8 @@ def _check_index(name: str, index: Dim3, extent: Dim3, container: str, members: 
         shown = ", ".join(map(str, index[:used]))
         raise UsageError(
             f"{name} ({shown}) is outside the {container} of {' x '.join(map(str, extent))} "
-            f"{members}: use {name} {','.join(map(str, nearest[:used]))}"
+            f"{members}: give --{name}-index {','.join(map(str, nearest[:used]))}, in Python "
+            f"{name}_index"
         )
 
 

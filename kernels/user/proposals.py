@@ -91,6 +91,11 @@ class ProposedLaunch:
     is_explored: bool
     sizes: dict[str, tuple[str, int]] = field(default_factory=dict)
 
+    @property
+    def is_told(self) -> bool:
+        """Whether the file tells all of it, as the program makes it."""
+        return not (self.gaps or self.symbols or self.is_explored)
+
 
 @dataclass
 class _Names:

@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from memlab.errors import UsageError
 from memlab.kernels.catalog import CATALOG
@@ -81,28 +81,25 @@ _OPTIONAL_KEYS = """\
 """
 
 
-def project_file_text(
-    kernel: UserKernel,
-    signatures: Sequence[Signature],
-    source: str = "",
-    launches: Mapping[str, ProposedLaunch] | None = None,
-) -> str:
-    """The text of a new `memlab.toml`.
+class KernelTable(NamedTuple):
+    """The table of a kernel.
 
-    Args:
-        kernel: The source file and its compiler options.
-        signatures: The file's kernels, one or more.
-        source: The file's text, from which the number of axes that a kernel uses is read.
-        launches: The launches that the file makes, by the kernels' names in the compiled code.
-
-    Raises:
-        UsageError: memlab cannot pass the arguments of any of the kernels; if it can pass those
-            of some, the others are left out.
+    Attributes:
+        name: Its name; empty for a kernel whose arguments memlab cannot pass.
+        text: The table; of such a kernel, a comment with the reason.
+        is_told: Whether the launch is all the file's, without guesses and symbols.
     """
-    written = kernel_tables(kernel, signatures, source, launches)
-    first = next(name for name, _ in written if name)
+
+    name: str
+    text: str
+    is_told: bool = False
+
+
+def project_file_text(tables: Sequence[KernelTable]) -> str:
+    """The text of a new `memlab.toml`, with the tables of `kernel_tables`."""
+    first = next(table.name for table in tables if table.name)
     head = _HEADER.format(schema=SCHEMA_FILE, name=first)
-    return "\n".join([head, *(text for _, text in written)])
+    return "\n".join([head, *(table.text for table in tables)])
 
 
 def kernel_tables(
@@ -112,24 +109,24 @@ def kernel_tables(
     launches: Mapping[str, ProposedLaunch] | None = None,
     present: Mapping[str, UserKernel] | None = None,
     folder: Path = Path(),
-) -> list[tuple[str, str]]:
-    """The tables of a file's kernels, as text.
+) -> list[KernelTable]:
+    """The tables of a file's kernels.
 
     Args:
-        kernel: As for `project_file_text`.
-        signatures: As for `project_file_text`.
-        source: As for `project_file_text`.
-        launches: As for `project_file_text`.
+        kernel: The source file and its compiler options.
+        signatures: The file's kernels, one or more.
+        source: The file's text, from which the number of axes that a kernel uses is read.
+        launches: The launches that the file makes, by the kernels' names in the compiled code.
         present: The kernels that have tables already, by name: those of the same file are left
             out, and no name is used twice.
         folder: The folder to which the paths of all sources are relative.
 
     Returns:
-        Pairs of a name and a table. A kernel whose arguments memlab cannot pass has an empty name
-        and a comment with the reason. Empty if all other kernels have tables already.
+        The tables; none if all other kernels have tables already.
 
     Raises:
-        UsageError: memlab cannot pass the arguments of any of the kernels.
+        UsageError: memlab cannot pass the arguments of any of the kernels; if it can pass those
+            of some, the others are comments.
     """
     present = present or {}
     file = _resolved(folder / kernel.source)
@@ -137,7 +134,7 @@ def kernel_tables(
         other.entry for other in present.values() if _resolved(folder / other.source) == file
     }
     overloads = Counter(signature.name for signature in signatures)
-    tables, errors = [], []
+    tables, errors = list[KernelTable](), []
     for name, signature in zip(table_names(signatures, present), signatures, strict=True):
         overloaded = overloads[signature.name] > 1
         unique_name = signature.linkage_name if overloaded else signature.name
@@ -149,11 +146,11 @@ def kernel_tables(
             continue
         try:
             text = _kernel_table(name, kernel, signature, entry, source, launch)
-            tables.append((name, text))
+            tables.append(KernelTable(name, text, launch is not None and launch.is_told))
         except UsageError as error:
             errors.append(error)
-            tables.append(("", f"# {error}\n"))
-    if any(name for name, _ in tables):
+            tables.append(KernelTable("", f"# {error}\n"))
+    if any(table.name for table in tables):
         return tables
     if len(errors) == len(signatures):
         raise errors[0]

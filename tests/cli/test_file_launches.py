@@ -198,6 +198,14 @@ def test_init_writes_what_the_file_tells(capsys: pytest.CaptureFixture[str]) -> 
     assert "# The launch of several.cu, line 18." in text
     never = text.partition("[kernels.never]")[2]
     assert "a guess" in never.partition("[kernels.")[0]
+    printed = capsys.readouterr().err
+    assert printed == "memlab: wrote memlab.toml: correct the sizes, then 'memlab run copy'\n"
+
+    assert main(["init", "one.cu"]) == 0
+    printed = capsys.readouterr().err
+    assert printed == (
+        "memlab: added to memlab.toml: all sizes are the file's: 'memlab run saxpy'\n"
+    )
 
     capsys.readouterr()
     assert main(["run", "copy", "--json"]) == 0

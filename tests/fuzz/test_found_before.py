@@ -124,7 +124,7 @@ def test_init_names_overloads_apart() -> None:
     parameter = KernelParameter("n", "scalar", "i32", "int", 4)
     overloads = [Signature("scale", name, (parameter,), ()) for name in ("_Z5scalei", "_Z5scalej")]
 
-    text = scaffold.project_file_text(UserKernel("x.cu"), overloads)
+    text = scaffold.project_file_text(scaffold.kernel_tables(UserKernel("x.cu"), overloads))
 
     assert "[kernels.scale]" in text
     assert "[kernels.scale-2]" in text
@@ -134,7 +134,7 @@ def test_a_path_with_a_nul_character_is_refused() -> None:
     signature = Signature("k", "k", (), ())
     for use_path in (
         lambda: memlab.run("a\0.cu"),
-        lambda: scaffold.project_file_text(UserKernel("\0.cu"), [signature]),
+        lambda: scaffold.kernel_tables(UserKernel("\0.cu"), [signature]),
     ):
         with pytest.raises(UsageError, match=r"cannot read .*null byte.*: check its name"):
             use_path()
@@ -144,7 +144,7 @@ def test_init_refuses_a_name_that_toml_cannot_hold() -> None:
     signature = Signature("scale", "scale", (), ())
 
     with pytest.raises(UsageError, match=r"'\\udcff\.cu' is not UTF-8"):
-        scaffold.project_file_text(UserKernel("\udcff.cu"), [signature])
+        scaffold.kernel_tables(UserKernel("\udcff.cu"), [signature])
 
 
 HEADER = "{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}{}"

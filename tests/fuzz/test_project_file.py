@@ -158,7 +158,7 @@ def test_what_init_writes_is_read_again(source: str, names: list[str], kind: str
     parameters = (KernelParameter("a", "scalar", kind, kind, 8),)
     signatures = [Signature(name, name, parameters, ()) for name in names]
     try:
-        text = scaffold.project_file_text(UserKernel(source), signatures)
+        text = scaffold.project_file_text(scaffold.kernel_tables(UserKernel(source), signatures))
     except UsageError:
         return
     document = tomllib.loads(text.encode().decode())
