@@ -170,17 +170,17 @@ def test_wide_loads_name_every_element() -> None:
         (
             (2, 0, 0),
             ORIGIN,
-            "block (2, 0) is outside the grid of 2 x 2 x 1 blocks: give --block-index 1,0, in Python block_index",
+            "block (2, 0) is outside the grid of 2 x 2 x 1 blocks: give --block-index 1,0",
         ),
         (
             (0, -1, 0),
             ORIGIN,
-            "block (0, -1) is outside the grid of 2 x 2 x 1 blocks: give --block-index 0,0, in Python block_index",
+            "block (0, -1) is outside the grid of 2 x 2 x 1 blocks: give --block-index 0,0",
         ),
         (
             ORIGIN,
             (0, 9, 0),
-            "thread (0, 9) is outside the block of 2 x 2 x 1 threads: give --thread-index 0,1, in Python thread_index",
+            "thread (0, 9) is outside the block of 2 x 2 x 1 threads: give --thread-index 0,1",
         ),
         (ORIGIN, (0, 0, 1), "thread (0, 0, 1) is outside the block of 2 x 2 x 1 threads"),
     ],
