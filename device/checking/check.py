@@ -411,6 +411,12 @@ class _FindingBuilder:
                 f"{'wgmma' if is_product else 'a bulk copy'} reads what a thread stored without "
                 "fence.proxy.async between: it may read what was there before"
             )
+        if observation.kind == "missing map fence":
+            return (
+                "a tensor copy reads a map that a thread wrote without the fences between: "
+                "fence.proxy.tensormap::generic.release (or tensormap.cp_fenceproxy) behind the "
+                "write, and .acquire before the copy: it may read what was there before"
+            )
         (second, size), (first, other_size) = map(self._access, (observation.at, observation.other))
         orders = [self.checker.memory_order(site) for site in (observation.at, observation.other)]
         are_atomic = STRONG in (levels := [order.level for order in orders]) and WEAK not in levels

@@ -49,7 +49,8 @@ class CheckFinding:
             `invalid free`, `trap`. initcheck: `uninitialized read`, `never written`. racecheck:
             the hazards `RAW` (read after write), `WAR` and `WAW`, `stale read` (through the
             read-only cache, of what the same launch wrote), `missing proxy fence` (a bulk copy or
-            `wgmma` reads what threads stored), and `RAW or WAR` from a tool that does not
+            `wgmma` reads what threads stored), `missing map fence` (a tensor copy reads a map that
+            threads wrote), and `RAW or WAR` from a tool that does not
             distinguish them. synccheck: `divergent barrier`, `barrier not reached`, `cluster
             barrier not reached`, `grid barrier not reached`, `invalid mask`, `inactive source
             lane`, `endless wait` (for an mbarrier), `missing wait` and `missing fence` (of a

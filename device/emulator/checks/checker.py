@@ -432,6 +432,8 @@ class Checker(ExecutionPolicy):
             return races.copies.commit
         if races is not None and opcode.startswith("fence.proxy.async"):
             return races.proxy_fence
+        if races is not None and opcode.startswith("fence.proxy.tensormap"):
+            return partial(races.map_fence, ".acquire" in step.instruction.opcode)
         if races is not None and opcode == "cp.async.bulk.commit_group":
             return races.bulk.reads.commit
         if races is not None and opcode.startswith("cp.async.bulk.wait_group"):

@@ -111,7 +111,7 @@ def is_fence(step: DecodedInstruction) -> bool:
 
 _ORDERING = (
     *("cp.async.commit", "cp.async.wait", "cp.async.bulk.commit", "cp.async.bulk.wait"),
-    *("fence.proxy.async", "fence.mbarrier_init"),
+    *("fence.proxy.async", "fence.proxy.tensormap", "fence.mbarrier_init"),
 )
 
 

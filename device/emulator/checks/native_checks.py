@@ -309,7 +309,9 @@ def _check_records(
         record["size"] = bytes_moved(step.row)
         order = analysis.memory_orders[index]
         record["order"] = order.packed
-        record["is_noncoherent"] = index in analysis.noncoherent_loads
+        record["is_noncoherent"] = (
+            index in analysis.noncoherent_loads or index in analysis.map_reads
+        )
         record["is_async_read"] = index in analysis.async_reads
         may_synchronize = analysis.has_fences and order.level != WEAK
         accesses.append(_Access(index, step, address, number, may_synchronize))

@@ -18,6 +18,7 @@ from memlab.device.emulator.checks.memory_order import (
 from memlab.device.emulator.checks.observations import Lanes
 from memlab.device.emulator.codegen.stretches import is_cluster_barrier, is_partial
 from memlab.device.emulator.isa import macros, mbarrier
+from memlab.device.emulator.isa.asynchronous import tensor_copies
 from memlab.device.emulator.isa.asynchronous.bulk_copies import VIEW
 from memlab.device.emulator.isa.asynchronous.warpgroup import is_factor_load
 from memlab.device.emulator.program.program import (
@@ -62,6 +63,8 @@ class ProgramAnalysis:
         bulk_completions: Those that complete the bytes of a bulk copy at its barrier.
         barrier_tests: The loads by which threads test an `mbarrier`.
         noncoherent_loads: The loads through the read-only cache (`ld.global.nc`).
+        map_reads: Those by which tensor copies read their maps.
+        map_releases: The stores of a map that also release it to tensor copies.
         stores: Whether each instruction is a store, shape (instructions,).
         returning_atomics: Whether each is an atomic operation whose result is read.
         global_stores: The instructions that write to global memory, or may do so.
@@ -88,6 +91,8 @@ class ProgramAnalysis:
     bulk_completions: Collection[int]
     barrier_tests: Collection[int]
     noncoherent_loads: Collection[int]
+    map_reads: Collection[int]
+    map_releases: Collection[int]
     stores: Lanes
     returning_atomics: Lanes
     global_stores: Sequence[int]
@@ -141,6 +146,14 @@ def analyze(program: Program) -> ProgramAnalysis:
         ),
         noncoherent_loads=frozenset(
             index for index, step in enumerate(steps) if ".nc" in step.instruction.opcode
+        ),
+        map_reads=frozenset(
+            index for index, step in enumerate(steps) if step.row.opcode == tensor_copies.MAP_READ
+        ),
+        map_releases=frozenset(
+            index
+            for index, step in enumerate(steps)
+            if step.row.opcode == tensor_copies.MAP_RELEASE
         ),
         stores=np.array([step.row.kind == "store" for step in steps]),
         returning_atomics=np.array(

@@ -89,6 +89,7 @@ class RaceCheck:
         block_units = (shared_units - padding) // len(threads.blocks)
         self.bulk = BulkCopies(threads.lanes, block_units)
         self._fence_times = np.full((2, threads.lanes), -1, np.int64)  # by scope
+        self._map_fence_times = np.full((2, threads.lanes), -1, np.int64)
         self.store_times = np.full(threads.lanes, -1, np.int64)
         self.release_acquire.begin()
         loads, steps = self._program.exchanged_loads, self._program.steps
@@ -120,6 +121,10 @@ class RaceCheck:
     def proxy_fence(self, lanes: Lanes) -> None:
         """Note a proxy fence of lanes, as a mask."""
         self.bulk.fence_times[lanes] = self.order.time
+
+    def map_fence(self, acquires: bool, lanes: Lanes) -> None:
+        """Note a fence of lanes, as a mask, that releases or acquires tensor maps."""
+        self._map_fence_times[int(acquires), lanes] = self.order.time
 
     def wait_for_reads(self, lanes: Lanes, but: int) -> None:
         """Lanes, as a mask, wait for their bulk copies from shared memory, all groups but so many.
@@ -167,6 +172,8 @@ class RaceCheck:
             races = self._compare("RAW", access, order, [shadow.written, *updated])
             if access.step in self._program.noncoherent_loads:
                 self._report_stale(access, races, [shadow.written, *updated[:1]])
+            if access.step in self._program.map_reads:
+                self._report_unfenced_maps(access, races, shadow.written)
             is_shared = access.space == "shared"
             if access.step in self._program.async_reads and is_shared:
                 self._report_unfenced(access, races, shadow.written)
@@ -347,6 +354,34 @@ class RaceCheck:
         missing = np.flatnonzero(stored & (fences[writers] < times) & (fences[own] < times))
         if missing.size:
             self._report_race("missing proxy fence", access, missing, earlier[missing])
+
+    def _report_unfenced_maps(self, access: MemoryAccess, races: Lanes, written: Lanes) -> None:
+        """Report tensor maps that threads wrote, without the two fences of their proxy behind.
+
+        The thread that wrote releases the map, by `tensormap.cp_fenceproxy` or by a fence; then a
+        thread of the block that reads it acquires it (PTX ISA, "membar/fence",
+        `.proxy.tensormap::generic`). Which map a fence names is not compared.
+
+        Args:
+            access: The reads of maps by tensor copies.
+            races: The positions among its units that were reported as races.
+            written: The last store to each unit.
+        """
+        earlier = written[access.units]
+        earlier[races] = 0
+        if not earlier.any():
+            return
+        writers = np.where(earlier != 0, self._chunk_lanes(earlier & THREAD_MASK), 0)
+        known = (earlier != 0) & (writers >= 0)  # by blocks that run now
+        steps, _ = self._steps_and_orders(earlier)
+        times = (earlier & ~PENDING_COPY_BIT) >> TIME_SHIFT
+        releases, acquires = self._map_fence_times
+        released = np.isin(steps, list(self._program.map_releases)) | (releases[writers] >= times)
+        of_blocks = acquires.reshape(-1, self._lanes_per_block).max(1)
+        acquired = of_blocks[access.spread(access.lanes) // self._lanes_per_block] >= times
+        missing = np.flatnonzero(known & ~(released & acquired))
+        if missing.size:
+            self._report_race("missing map fence", access, missing, earlier[missing])
 
     def _compare_lanes(self, access: MemoryAccess, entries: Lanes, left: Lanes) -> None:
         """Report lanes of this access that store different values to one unit.

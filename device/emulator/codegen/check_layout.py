@@ -123,7 +123,7 @@ class Check(Record):
     array_count: int
     needs_written: int  # whether it may read what was never written
     may_race: int
-    is_noncoherent: int  # whether it loads through the read-only cache (`ld.global.nc`)
+    is_noncoherent: int  # whether it loads through the read-only cache, or reads a tensor map
     is_async_read: int  # whether it loads through the async proxy (`wgmma`)
     uses_marks: int  # whether an undefined value of a register may reach it
     footprint: Pointer[Footprint]  # that of its last execution

@@ -426,7 +426,7 @@ for ranks, mode in _TENSOR_STORES:
     pattern = f"cp.reduce.async.bulk.tensor.{ranks}.global.shared{{{_REDUCTIONS}}}{mode}.bulk_group"
     op(pattern, choosing=tensor_copies.expand_reduction, kind="macro")
 types, view = "-> b64", tensor_copies.MAP_VIEW
-op("tensor.map", types, kind="load", space="generic", vector=2, counted=False, view=view)
+op(tensor_copies.MAP_READ, types, kind="load", space="generic", vector=2, counted=False, view=view)
 for rank in _RANKS.split(","):
     op(f"tensor.pack.{rank}", "s64 " * int(rank[0]) + "-> u64", tensor_copies.pack)
 for rank in ("3d", "4d", "5d"):
@@ -445,6 +445,8 @@ for space in ("", ".global", ".shared"):
     more = {"space": space[1:] or "generic", "counted": False, "view": view}
     op(f"tensor.word{space}", "-> b64", kind="load", **more)
     op(f"tensor.set{space}", "b64 ->", kind="store", **more)
+more = {"space": "global", "counted": False, "view": view}
+op(tensor_copies.MAP_RELEASE, "b64 ->", kind="store", **more)
 op("cp.async.bulk.{commit_group,wait_group,wait_group.read}", kind="nothing")
 for space in ("global", "shared"):
     more = {"space": space, "bypass_l1": True, "view": bulk_copies.VIEW}

@@ -117,6 +117,7 @@ def test_findings_match_a_count_by_hand(
         ("member_past_the_end", "read of 4 bytes outside the array inside, a member of Tile"),
         ("ring_wrong_bytes", "never complete: it lacks 16 bytes of copies; nothing after it"),
         ("wgmma_no_proxy_fence", "wgmma reads what a thread stored without fence.proxy.async"),
+        ("tensormap_no_acquire", "fence.proxy.tensormap::generic.release (or tensormap.cp_fenc"),
     ],
 )
 def test_a_finding_says_why(name: str, cause: str) -> None:

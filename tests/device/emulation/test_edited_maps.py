@@ -45,8 +45,9 @@ def test_a_stride_that_is_no_multiple_of_16_bytes_is_a_fault() -> None:
         grouped(True, memlab.run, strides_bytes=164)
 
 
-def test_a_fenced_copy_of_a_map_is_no_race() -> None:
-    assert grouped(True, memlab.check)[0].findings == ()
+@pytest.mark.parametrize("in_shared", [True, False])
+def test_a_map_that_threads_wrote_and_fenced_is_no_mistake(in_shared: bool) -> None:
+    assert grouped(in_shared, memlab.check)[0].findings == ()
 
 
 def test_all_fields_make_the_map_that_is_encoded_so() -> None:

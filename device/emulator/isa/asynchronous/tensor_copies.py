@@ -74,6 +74,8 @@ REDUCTIONS = {
 
 MAP_VIEW = "tensormap"
 """The `Row.view` of what loads a tensor map."""
+MAP_READ, MAP_RELEASE = "tensor.map", "tensor.set.global.release"
+"""The opcodes by which copies read a map, and by which `tensormap.cp_fenceproxy` writes one."""
 
 SPAN_BITS = 12
 """Of each number of elements of a box in a packed word."""
@@ -276,7 +278,7 @@ def _locate(
 
     yield do("mov.b64", _MAP, operand.items[0])
     for first in range(0, LAYOUT, 2):
-        yield do("tensor.map", Vector(_WORDS[first : first + 2]), Address(_MAP, 8 * first))
+        yield do(MAP_READ, Vector(_WORDS[first : first + 2]), Address(_MAP, 8 * first))
     yield do("mov.b64", _PLACE, _WORDS[0])
     for number, coordinate in enumerate(coordinates):
         before, inside = _BEFORE[number], _INSIDE[number]
@@ -404,7 +406,7 @@ def expand_copy(instruction: Instruction) -> Iterable[Instruction]:
     for word in range(WORDS):
         source, target = (Address(each.base, each.offset + 8 * word) for each in (of, to))
         yield substitute(instruction, "tensor.word.shared", _NEW, source)
-        yield substitute(instruction, "tensor.set.global", target, _NEW)
+        yield substitute(instruction, MAP_RELEASE, target, _NEW)
     yield substitute(instruction, "bar.warp.sync", Immediate("int", 0xFFFFFFFF))
 
 
