@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 
+def of_rank(rank: int | None) -> str:
+    """Whose shared memory of a cluster is meant: that of the block of a rank, or the own one's."""
+    return "" if rank is None else f" of rank {rank}"
+
+
 @dataclass(frozen=True)
 class Element:
     """One element of an array.
@@ -16,6 +21,7 @@ class Element:
         subscripts: The position in each dimension.
         member: The member of an element that is a structure, as the source writes it: `.x`.
         dtype: The short name of the type, `f32`; empty if it is not known.
+        rank: In the shared memory of another block of the cluster, the rank of that block.
     """
 
     space: str
@@ -24,12 +30,13 @@ class Element:
     subscripts: tuple[int, ...]
     member: str = ""
     dtype: str = field(default="", compare=False, repr=False)
+    rank: int | None = None
 
     @property
     def name(self) -> str:
-        """The name with all subscripts: `M[3][0]`."""
+        """The name with all subscripts: `M[3][0]`, `tile[1] of rank 2`."""
         subscripts = "".join(f"[{subscript}]" for subscript in self.subscripts)
-        return self.array + subscripts + self.member
+        return self.array + subscripts + self.member + of_rank(self.rank)
 
     @property
     def flat(self) -> str:

@@ -19,6 +19,8 @@ from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.properties import WARP_SIZE
 from memlab.device.tracing.read_counts import ReadCounter
 
+OWN = -1
+
 
 @dataclass(frozen=True)
 class RecordedAccess:
@@ -30,6 +32,8 @@ class RecordedAccess:
         addresses: Byte addresses in that space, shape (followed lanes,).
         active: Which of these lanes took part, shape (followed lanes,).
         size: Bytes that each of them accessed.
+        ranks: In shared memory of a cluster, the rank of the block whose memory each accessed, and
+            `OWN` of the own one; None elsewhere.
     """
 
     step: int
@@ -37,6 +41,7 @@ class RecordedAccess:
     addresses: Lanes
     active: Lanes
     size: int
+    ranks: Lanes | None = None
 
 
 @dataclass(frozen=True)
@@ -63,30 +68,47 @@ class ExecutedRange:
 class PhaseRecorder(ReadCounter):
     """Follows some lanes of one block, and the use of shared memory by all of its threads.
 
+    Where blocks form clusters, the threads of the whole cluster are watched, since they wait for
+    each other and use each other's shared memory.
+
     Attributes:
         ranges: The ranges that the followed lanes executed, in order.
     """
 
     observes_flow: ClassVar[bool] = True
 
-    def __init__(self, memory: GlobalMemory, lanes: Lanes, program: Program, threads: int) -> None:
-        """Follow the given lanes of a block with so many threads, full warps."""
+    def __init__(
+        self, memory: GlobalMemory, lanes: Lanes, program: Program, threads: int, blocks: int = 1
+    ) -> None:
+        """Follow some lanes of the first block that runs.
+
+        Args:
+            memory: The launch's global memory.
+            lanes: The lanes.
+            program: The program.
+            threads: Threads of a block, full warps.
+            blocks: Blocks that run: those of a cluster.
+        """
         super().__init__(memory)
+        self._block_threads, self._all_threads = threads, threads * blocks
         self.ranges: list[ExecutedRange] = []
         self._followed = lanes
         self._steps = program.steps
         self._barriers = [index for index, step in enumerate(program.steps) if is_barrier(step)]
         self._pending: list[RecordedAccess] = []
         self._touched: list[tuple[int, Lanes]] = []
-        self._phase = np.zeros(threads, np.int64)
-        self._read = np.zeros(threads, np.bool_)  # a thread knows of a read in its phase
-        self._began = np.zeros(threads, np.bool_)  # it has begun a phase since its last barrier
-        self._waiting = np.zeros(threads, np.bool_)
+        self._phase = np.zeros(self._all_threads, np.int64)
+        # A thread knows of a read in its phase; it has begun a phase since its last barrier.
+        self._read = np.zeros(self._all_threads, np.bool_)
+        self._began = np.zeros(self._all_threads, np.bool_)
+        # Those that wait, by how many neighbours wait for each other.
+        sizes = {threads, self._all_threads}
+        self._waiting = {size: np.zeros(self._all_threads, np.bool_) for size in sizes}
 
     @property
     def phase_count(self) -> int:
         """The number of the block's phases so far."""
-        return int(self._phase.max())
+        return int(self._phase[: self._block_threads].max())
 
     def watched_instructions(self, program: Program) -> Collection[int]:
         """All that access memory."""
@@ -103,21 +125,26 @@ class PhaseRecorder(ReadCounter):
             size = access.instruction.size
             for row in access.instruction.rows:
                 at = addresses + row
-                self._pending.append(RecordedAccess(index, space, at, followed, size))
+                ranks = self._ranks(access)
+                self._pending.append(RecordedAccess(index, space, at, followed, size, ranks))
         if space == "shared":
             self._touched.append((index, access.mask))
 
     def range_executed(self, start: int, stop: int, mask: Mask) -> None:
         """Note instructions that have run."""
-        if (self._waiting & mask).any():  # their barrier has opened
-            self._synchronize(self._waiting, len(self._waiting))
-            self._waiting[:] = False
+        for size, waiting in self._waiting.items():
+            gone_on = (waiting & mask).reshape(-1, size).any(axis=1)  # their barrier has opened
+            if gone_on.any():
+                opened = waiting & np.repeat(gone_on, size)
+                self._synchronize(opened, size)
+                waiting &= ~opened
         barriers = [(index, mask) for index in self._barriers if start <= index < stop]
         phases = {start: self._phase[self._followed]}
         for index, active in sorted([*self._touched, *barriers], key=lambda event: event[0]):
             row = self._steps[index].row
             if row.kind == "barrier":
-                self._waiting |= active
+                whole = row.opcode.startswith("barrier.cluster")
+                self._waiting[self._all_threads if whole else self._block_threads] |= active
             elif is_barrier(self._steps[index]):
                 self._synchronize(active, WARP_SIZE)
             else:
@@ -129,6 +156,13 @@ class PhaseRecorder(ReadCounter):
             self.ranges.append(ExecutedRange(start, stop, followed, accesses, phases))
         self._pending.clear()
         self._touched.clear()
+
+    def _ranks(self, access: WatchedAccess) -> Lanes | None:
+        """The blocks of a cluster whose shared memory the followed lanes access."""
+        if access.ranks is None:
+            return None
+        own = access.base == access.segment.lane_base
+        return np.where(own, OWN, access.ranks)[self._followed]
 
     def _use(self, lanes: Lanes, *, store: bool) -> None:
         """Note an access of some lanes to shared memory."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal, TypeAlias
 
-from memlab.device.array_element import Element
-from memlab.kernels.launch import Dim3, Scalar
+from memlab.device.array_element import Element, of_rank
+from memlab.kernels.launch import NO_CLUSTER, Dim3, Scalar
 from memlab.presentation import Presentable
 
 
@@ -23,23 +23,26 @@ class ArrayPart:
         last: The highest subscript in each dimension.
         count: The number of elements; less than a whole block from `first` to `last` has where
             some elements in between are missing.
+        rank: As `Element.rank`.
     """
 
     array: str
     first: tuple[int, ...]
     last: tuple[int, ...]
     count: int
+    rank: int | None = None
 
     @classmethod
     def of(cls, values: Collection[TracedValue]) -> ArrayPart | None:
         """Combine values; None unless all of them are elements of the same array."""
         elements = [value for value in values if isinstance(value, Element)]
         places = {element.subscripts for element in elements}
-        arrays = {element.array for element in elements}
+        arrays = {(element.array, element.rank) for element in elements}
         if len(arrays) != 1 or len(elements) < len(values):
             return None
         first, last = (tuple(map(end, zip(*places, strict=True))) for end in (min, max))
-        return cls(arrays.pop(), first, last, len(places))
+        ((array, rank),) = arrays
+        return cls(array, first, last, len(places), rank)
 
     @property
     def name(self) -> str:
@@ -47,12 +50,14 @@ class ArrayPart:
         ends = tuple(zip(self.first, self.last, strict=True))
         block = "".join(f"[{low}]" if low == high else f"[{low}…{high}]" for low, high in ends)
         whole = self.count == prod(high - low + 1 for low, high in ends)
-        return f"{'' if whole else f'{self.count} of '}{self.array}{block}"
+        part = "" if whole else f"{self.count} of "
+        return f"{part}{self.array}{block}{of_rank(self.rank)}"
 
     def holds(self, element: Element) -> bool:
         """Whether an element lies in the block."""
         places = zip(self.first, element.subscripts, self.last, strict=False)
-        return element.array == self.array and all(low <= at <= high for low, at, high in places)
+        same = (element.array, element.rank) == (self.array, self.rank)
+        return same and all(low <= at <= high for low, at, high in places)
 
 
 TracedValue: TypeAlias = Element | Scalar | ArrayPart | float | None
@@ -232,7 +237,8 @@ class ArrayUse:
     Attributes:
         array: The array's name.
         shape: Elements in each dimension.
-        block_reads: The number of elements by how often the block reads them, from 1 time on.
+        block_reads: The number of elements by how often the block reads them, from 1 time on;
+            where blocks form clusters, all blocks of the cluster, here and below.
         grid_reads: The same for the whole grid; None where the grid is too large to execute.
         block_read: Row-major positions of the elements that the block reads.
         block_written: Row-major positions of the elements that the block writes.
@@ -265,6 +271,7 @@ class Trace(Presentable):
         staged_share: Bytes stored in shared memory per byte read from global memory: below 1
             where some reads bypass shared memory, above 1 where a tile beyond an edge is filled
             with zeros; None without reads.
+        cluster: Blocks of a cluster in x, y, z.
     """
 
     kernel: str
@@ -279,6 +286,13 @@ class Trace(Presentable):
     arrays: tuple[ArrayUse, ...]
     shared_reuse: float | None
     staged_share: float | None
+    cluster: Dim3 = NO_CLUSTER
+
+    @property
+    def rank(self) -> int:
+        """The rank of the followed block in its cluster: x fastest."""
+        x, y, z = (at % size for at, size in zip(self.block_index, self.cluster, strict=True))
+        return x + self.cluster[0] * (y + self.cluster[1] * z)
 
 
 def thread_phases(thread: ThreadTrace, count: int) -> tuple[Phase, ...]:

@@ -20,7 +20,7 @@ from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access
 from memlab.device.emulator.program.program import DecodedInstruction, Program, destinations
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Immediate, Operand, Register, Vector
 from memlab.device.tracing.mma_fragments import FragmentTracker, is_matrix_product
-from memlab.device.tracing.phases import PhaseRecorder, RecordedAccess, is_barrier
+from memlab.device.tracing.phases import OWN, PhaseRecorder, RecordedAccess, is_barrier
 from memlab.device.tracing.records import (
     ArrayPart,
     ElementAccess,
@@ -167,6 +167,8 @@ class _ThreadWalker:
                 loaded.append(self._passed.get((space, at), _COMPUTED))
                 continue
             elements = self._names.elements(space, at, size)
+            if access.ranks is not None and (rank := int(access.ranks[self._lane])) != OWN:
+                elements = tuple(replace(element, rank=rank) for element in elements)
             sources = _stored_sources(_COMPUTED if kind == "load" else held, len(elements))
             for element, source in zip(elements, sources, strict=True):
                 self.steps.append(

@@ -13,6 +13,7 @@ from memlab.device.budget import Budget, EmulationTimeoutError
 from memlab.device.compiler.compile import CompiledKernel
 from memlab.device.emulation.address_names import AddressNames
 from memlab.device.emulation.execution import Execution
+from memlab.device.emulation.representative_block import first_of_clusters
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.program import Program
 from memlab.device.measurement import Progress, ignore_progress
@@ -22,7 +23,7 @@ from memlab.device.tracing.read_counts import ReadCounter
 from memlab.device.tracing.records import ArrayUse, Trace
 from memlab.device.tracing.thread_walk import scalar_arguments, walk_thread
 from memlab.errors import UsageError
-from memlab.kernels.launch import NO_CLUSTER, Dim3, Launch
+from memlab.kernels.launch import Dim3, Launch
 
 SMALL_BLOCK = 16
 """All threads of blocks up to this size are followed; a table of more is too long to read."""
@@ -67,11 +68,6 @@ def trace_launch(
                 f"{buffer.name} is a {buffer.view.kind}, and a trace shows no accesses to it: use "
                 "memlab analyze, which counts them by line"
             )
-    if launch.cluster != NO_CLUSTER:
-        raise UsageError(
-            f"{launch.kernel} runs in clusters of blocks, and a trace follows one block by itself: "
-            "use memlab analyze, which counts their accesses by line"
-        )
     _check_index("block", block, launch.grid, "grid", "blocks")
     _check_index("thread", thread, launch.block, "block", "threads")
     report = progress or ignore_progress
@@ -85,9 +81,10 @@ def trace_launch(
     # The whole warp is recorded: its lanes share the matrices that they multiply.
     first = lane(thread) // WARP_SIZE * WARP_SIZE
     warp, lanes = np.arange(first, first + WARP_SIZE), execution.grid.padded_threads
-    block_recorder = PhaseRecorder(execution.memory, warp, program, lanes)
+    blocks = first_of_clusters(execution, np.array([block], np.int64))
+    block_recorder = PhaseRecorder(execution.memory, warp, program, lanes, len(blocks))
     report("following the thread", None)
-    tally = execution.record(np.array([block], np.int64), block_recorder)
+    tally = execution.record(blocks, block_recorder)
     names = AddressNames(launch, execution, compiled.architecture)
     arguments = scalar_arguments(launch, program)
     followed = [thread]
@@ -127,6 +124,7 @@ def trace_launch(
         ),
         shared_reuse=_ratio(program, tally, ("shared", "load"), ("shared", "store")),
         staged_share=_ratio(program, grid_tally, ("shared", "store"), ("global", "load")),
+        cluster=launch.cluster,
     )
 
 
@@ -153,9 +151,11 @@ def _run_grid(
     """Execute the whole grid if it is small enough.
 
     Returns:
-        The grid's reads and its counts; None and those of the block where the grid is too large.
+        The grid's reads and its counts; None and those of the block (of its cluster, if it has
+        one) where the grid is too large.
     """
-    if sum(block.warps) * WARP_SIZE * launch.blocks > WHOLE_GRID_LANE_INSTRUCTIONS:
+    whole = sum(block.warps) * WARP_SIZE * launch.blocks // launch.cluster_blocks
+    if whole > WHOLE_GRID_LANE_INSTRUCTIONS:
         return None, block
     recorder = ReadCounter(execution.memory)
     execution.reset()  # the block has changed the memory

@@ -12,7 +12,7 @@ from memlab.device.tracing.records import (
     thread_phases,
     value_name,
 )
-from memlab.kernels.launch import Scalar
+from memlab.kernels.launch import NO_CLUSTER, Scalar
 from memlab.roofline.documents.codec import encode
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def trace_document(trace: Trace) -> dict[str, Any]:
         {
             "schema_version": SCHEMA_VERSION,
             **_fields(trace, "kernel", "parameters", "device", "grid", "block", "block_index"),
+            **(_fields(trace, "cluster", "rank") if trace.cluster != NO_CLUSTER else {}),
             "thread": trace.followed.thread,
             "barriers": trace.followed.barriers,
             "steps": [_step_document(step) for step in trace.followed.steps],
@@ -69,7 +70,8 @@ def _step_document(step: Step) -> dict[str, Any]:
 
 def _value_document(value: TracedValue) -> Any:
     if isinstance(value, Element):
-        return _fields(value, "space", "array", "index", "subscripts", "name")
+        fields = _fields(value, "space", "array", "index", "subscripts", "name")
+        return fields if value.rank is None else {**fields, "rank": value.rank}
     if isinstance(value, Scalar):
         return {"argument": value.name, "value": value.value}
     if isinstance(value, ArrayPart):

@@ -17,6 +17,7 @@ from memlab.device.tracing.records import (
     value_name,
     without_shown_loads,
 )
+from memlab.kernels.launch import NO_CLUSTER
 from memlab.roofline.reports.parts import (
     LABEL_COLUMNS,
     bare_table,
@@ -51,6 +52,10 @@ def trace_report(trace: Trace) -> RenderableType:
         *(("  thread ", "dim"), thread),
     )
     launch = f"grid {_extent(trace.grid)}, block {_extent(trace.block)}"
+    if trace.cluster != NO_CLUSTER:
+        place.append_text(
+            Text.assemble(("  rank ", "dim"), f"{trace.rank} of {prod(trace.cluster)}")
+        )
     sections: list[RenderableType] = [
         heading(
             (kernel_text(trace.kernel, trace.parameters), launch),
@@ -177,7 +182,8 @@ def _result_text(access: ElementAccess) -> str:
 
 def _reads(trace: Trace) -> RenderableType:
     """How often the block and the grid read the elements of each array."""
-    table = _table("Global memory", "elements", "in this block", "over the grid", numbers=(1,))
+    near = "in this block" if trace.cluster == NO_CLUSTER else "in this cluster"
+    table = _table("Global memory", "elements", near, "over the grid", numbers=(1,))
     for use in trace.arrays:
         block, grid = _reads_text(use.block_reads), _reads_text(use.grid_reads)
         if use.block_written:
