@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.padding import Padding
 from rich.segment import Segment
@@ -189,8 +190,11 @@ class FiguresSection:
         # Labels stay whole on a narrow terminal; each column has a blank before it.
         most = (options.max_width - LABEL_COLUMNS) // max(len(self.headings), 1) - 1
         width = max(1, min(FIGURE_COLUMNS, most))
+        wide = cell_len(self.title) > LABEL_COLUMNS
+        if wide:  # it has a line of its own
+            yield Text(self.title, style="bold")
         table = bare_table(
-            Column(Text(self.title, style="bold"), width=LABEL_COLUMNS),
+            Column(Text("" if wide else self.title, style="bold"), width=LABEL_COLUMNS),
             *(
                 Column(Text(heading, style="dim"), justify="right", width=width)
                 for heading in self.headings

@@ -167,7 +167,12 @@ def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
     yield "grid", f"{extent_text(measurement.grid)} = {count:,} {plural(count, 'block')}"
     yield "block", f"{extent_text(measurement.block)} = {threads:,} {plural(threads, 'thread')}"
     if measurement.cluster != NO_CLUSTER:
-        yield "cluster", f"{extent_text(measurement.cluster)} blocks"
+        size = math.prod(measurement.cluster)
+        yield (
+            "cluster",
+            f"{extent_text(measurement.cluster)} = {size:,} {plural(size, 'block')}, "
+            f"{count // size:,} {plural(count // size, 'cluster')}",
+        )
     registers = resources.registers_per_thread
     yield (
         "registers",

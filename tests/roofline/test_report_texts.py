@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from memlab.device.measurement import CLOCK_DRIFT_LIMIT, EVENT_PAIR_SHARE, Code, Time
-from memlab.roofline.reports.parts import capacity, percent, rendered_text
+from memlab.roofline.reports.parts import capacity, figures_section, percent, rendered_text
 from memlab.roofline.reports.run import (
     _provenance_text,
     _timing_facts,
@@ -38,6 +38,16 @@ def test_a_small_share_is_not_zero(share: float, text: str) -> None:
 )
 def test_a_capacity_has_a_binary_prefix(size: int, text: str) -> None:
     assert capacity(size) == text
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_a_long_title_of_figures_is_one_line(columns: int) -> None:
+    section = figures_section("Distributed shared memory", ("requests",), [("loads", "64")])
+    title, headings, row = rendered_text(section, columns).splitlines()
+    assert title == "Distributed shared memory"
+    assert headings.split() == ["requests"]
+    assert row.split() == ["loads", "64"]
+    assert row.index("64") + 2 == headings.index("requests") + len("requests")
 
 
 @pytest.mark.parametrize(
