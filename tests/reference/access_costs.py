@@ -88,7 +88,8 @@ def count_wavefronts(address: Sequence[int], lanes: Sequence[int], width: int) -
 
     As many lanes are served at once as need 128 bytes, and twice as many if pairs of all active
     lanes, next to each other or two lanes apart, have the same address. They share words. The
-    ideal is the number of wavefronts that as many distinct words need without a conflict.
+    ideal is the number of wavefronts that as many distinct words need without a conflict, each of
+    these parts of a warp for itself, but at most what the bytes of all active lanes need.
 
     Args:
         address: Byte addresses, by lane; those of inactive lanes do not matter.
@@ -114,7 +115,8 @@ def count_wavefronts(address: Sequence[int], lanes: Sequence[int], width: int) -
         wavefronts += max(Counter(word % BANKS for word in words).values(), default=0)
         ideal += -(-len(words) // BANKS)
         distinct += len(words)
-    return WavefrontCount(wavefronts, ideal, distinct)
+    needed = -(-len(active) * max(width, BANK_BYTES) // (BANKS * BANK_BYTES))
+    return WavefrontCount(wavefronts, min(ideal, needed), distinct)
 
 
 def count_local(relative: Lanes, active: Lanes, offset: int, width: int) -> SectorCount:

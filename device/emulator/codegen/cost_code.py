@@ -101,7 +101,9 @@ def shared_cost(words: NarrowLanes, mask: Word, width: int, lanes_in_turn: Int32
 
     Lanes that are served at once (`_lanes_at_once`) share the words that several of them access,
     unless they take turns; where none is active, no pass is needed. The ideal is the number of
-    wavefronts that as many distinct words need without a conflict.
+    wavefronts that as many distinct words need without a conflict, but at most what the bytes of
+    all active lanes need: so an H200 counted `bitonic-block`, to the unit, where about half of the
+    lanes store 8 bytes (docs/results/README.md, "Shared memory").
     """
     firsts, counts = room(NarrowLanes), room(NarrowLanes)
     run, width_words = _lanes_at_once(words, mask, width), max(width >> 2, 1)
@@ -132,6 +134,8 @@ def shared_cost(words: NarrowLanes, mask: Word, width: int, lanes_in_turn: Int32
         wavefronts += reduce(load, "umax")
         start += run
     words_used = reduce(counts[0], "add")
+    needed = (count_bits(mask) * width_words + _BANKS - 1) // _BANKS
+    ideal = ideal if ideal < needed else needed
     return cost_of(
         requests=1, wavefronts=wavefronts, excessive=wavefronts - ideal, words=words_used
     )

@@ -76,6 +76,7 @@ ALL = (1 << WARP_SIZE) - 1
         pytest.param([lane % 16 * 80 for lane in LANES], 16, 0xFFFF, 2, 0, id="ldmatrix.x2"),
         pytest.param([lane * 80 % 1280 for lane in LANES], 16, ALL, 4, 0, id="ldmatrix.x4"),
         pytest.param([lane // 2 * 32 + lane % 2 * 8 for lane in LANES], 8, ALL, 4, 2, id="fft"),
+        pytest.param([lane * 8 for lane in LANES], 8, 0x5555_5555, 2, 1, id="bitonic-block"),
     ],
 )
 def test_wavefronts_are_those_of_the_hardware(
