@@ -22,7 +22,7 @@ _MULTIPLY_ADD = {"IMAD", "IDP", "IDP4A", "XMAD", "IMUL", "VIADD"}
 H200 (`fmaheavy`)."""
 _HALF = {"HFMA2", "HADD2", "HMUL2", "HMNMX2", "HSET2", "HSETP2"}
 _FP64 = {"DFMA", "DADD", "DMUL", "DSETP", "DMNMX"}
-_TRANSCENDENTAL = {"MUFU", "POPC", "FLO", "BREV", "I2F", "F2I", "F2F", "FRND", "I2I"}
+_TRANSCENDENTAL = {"MUFU", "POPC", "FLO", "BREV", "I2F", "F2I", "F2F", "FRND", "I2I", "FCHK"}
 _TENSOR = {"HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "HGMMA", "IGMMA", "QGMMA"}
 _BRANCH = {
     *("BRA", "BRX", "JMP", "JMX", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK", "WARPSYNC"),
@@ -37,7 +37,7 @@ _COPIES = {"UBLKCP", "UBLKRED", "UTMALDG", "UTMASTG", "UTMAREDG"}
 """What the copy engine executes; `UBLKCP.S.G` copies to shared memory, `.G.S` from there."""
 _BARRIER_KINDS = {"PHASECHK": Kind.TEST, "ARRIVE": Kind.CHANGE}
 _CLUSTER_BARRIER = {"UCGABAR_ARV": Kind.ARRIVE_CLUSTER, "UCGABAR_WAIT": Kind.AWAIT_CLUSTER}
-_SPECIAL_REGISTERS = {"S2R", "S2UR", "CS2R", "VOTE", "VOTEU", "R2UR", "REDUX", "MATCH"}
+_SPECIAL_REGISTERS = {"S2R", "S2UR", "VOTEU", "R2UR", "REDUX", "MATCH"}
 
 _FMA_HALVES = 2
 """The FMA pipe has two halves of equal width; one of them also multiplies integers (Nsight Compute,
