@@ -500,7 +500,8 @@ def model_time(
     """Model the time of one launch, caches cold, as a profiler's kernel duration.
 
     The bounds are those of `device/time_model.py`: they explain the time, but do not enter it.
-    Since they count the instructions of the PTX, those of units are cut to the time.
+    Since they are those of the PTX, whose instructions are more and overlap less, they are cut to
+    the time.
 
     Args:
         profile: What the machine code does.
@@ -516,10 +517,7 @@ def model_time(
     shortest = properties.shortest_kernel_s or 0.0
     seconds = shortest + max(found.clocks - found.empty_clocks, 0.0) / clock
     by_counters = time_model.model_time(work, occupancy, properties)
-    bounds = {
-        name: bound if name == "latency" else min(bound, seconds)
-        for name, bound in by_counters.bounds_s.items()
-    }
+    bounds = {name: min(bound, seconds) for name, bound in by_counters.bounds_s.items()}
     return Time(median_s=seconds, provenance="modelled", bounds_s=bounds), found.steps
 
 

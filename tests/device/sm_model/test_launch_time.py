@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+import memlab
 from memlab.device.datasheets import loader
 from memlab.device.sm_model.launch_time import dram_fraction, hit_share, prefetched_clocks
 
@@ -43,3 +44,9 @@ def test_the_launch_brings_code_and_parameters_into_the_second_cache():
     assert prefetched_clocks(DEVICE) == 98
     unknown = replace(DEVICE, constant_latency_by_footprint_clocks={})
     assert prefetched_clocks(unknown) == (280 + 455) / 2
+
+
+def test_no_bound_is_longer_than_the_time():
+    # A warp's loads follow each other in the PTX, and overlap in the machine code.
+    time = memlab.run("column-sum", width=128, device="h200").measurement.time
+    assert max(time.bounds_s.values()) == time.bounds_s["latency"] == time.median_s
