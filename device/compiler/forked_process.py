@@ -68,6 +68,7 @@ def call_in_child(work: Callable[[], Result]) -> Result:
             ) from error
     if child == 0:
         signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+        os.close(reader)  # or the child waits for itself to read, if the parent is killed
         _child_main(work, writer)
     os.close(writer)
     answer = None

@@ -1,6 +1,7 @@
 import os
 import re
 import resource
+import select
 import signal
 import subprocess
 import sys
@@ -391,3 +392,18 @@ def test_an_error_of_the_assembler_names_the_line_of_the_source():
 """
     with pytest.raises(CompileError, match=r"wait\.cu\(2\): ptxas error: Number of threads"):
         compiler.compile_unit(TranslationUnit(source, "wait.cu", HOPPER))
+
+
+def test_a_child_ends_where_its_parent_was_killed() -> None:
+    code = """
+import os, signal
+from memlab.device.compiler import forked_process
+forked_process._read_pipe = lambda reader: os.kill(os.getpid(), signal.SIGKILL)
+forked_process.call_in_child(lambda: bytes(1 << 22))  # more than a pipe holds
+"""
+    reader, writer = os.pipe()  # the end of the file comes when all who can write have ended
+    with os.fdopen(reader, "rb") as ended:
+        parent = subprocess.Popen([sys.executable, "-c", code], pass_fds=[writer])
+        os.close(writer)
+        assert parent.wait(60) == -signal.SIGKILL
+        assert select.select([ended], [], [], 20)[0]
