@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from memlab.device.emulator.isa import mbarrier
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.program.code_layout import loop_branches
 from memlab.device.emulator.program.program import (
@@ -58,11 +59,17 @@ class PollingLoop:
 
 
 def find_polling_loops(program: Program) -> Mapping[int, PollingLoop]:
-    """The loops of a program that poll memory, by their first instruction."""
-    loops = {}
-    for head, ends in loop_branches(program.steps).items():
+    """The loops of a program that poll memory, by their first instruction.
+
+    A loop that only contains waits for mbarriers is none: each is a loop of its own, and whoever
+    leaves it has read that a phase is complete, whatever was read before.
+    """
+    loops, waits = {}, set[int]()
+    inner_first = sorted(loop_branches(program.steps).items(), reverse=True)
+    for head, ends in inner_first:
         body = program.steps[head : ends[-1] + 1]
-        if any(map(_polls_memory, body)):
+        polls = {head + number for number, step in enumerate(body) if _polls_memory(step)}
+        if not polls <= waits:
             written = [name for step in body for name in step.registers_written]
             locations = _polled_locations(body, written)
             sleeps = any(step.row.opcode.startswith("nanosleep") for step in body)
@@ -73,11 +80,20 @@ def find_polling_loops(program: Program) -> Mapping[int, PollingLoop]:
                 locations is not None and len(ends) == 1 and _is_pure_poll(body, written),
                 _SPIN_LIMIT_WITH_SLEEP if sleeps else _SPIN_LIMIT,
             )
+            if loops[head].is_pure_poll and all(
+                mbarrier.is_test(program.steps[index].instruction) for index in polls
+            ):
+                waits |= polls
     return loops
 
 
 def _polls_memory(step: DecodedInstruction) -> bool:
-    """Whether an instruction reads memory so that it observes the writes of other threads."""
+    """Whether an instruction reads memory so that it observes the writes of other threads.
+
+    An arrival at an mbarrier reads nothing where its thread does not take the token.
+    """
+    if mbarrier.is_change(step.instruction) and step.instruction.operands[0] == Register("_"):
+        return False
     words = step.instruction.opcode.split(".")
     strong = not {"volatile", "relaxed", "acquire", "mmio"}.isdisjoint(words)
     return step.row.kind == "atomic" or (step.row.kind == "load" and strong)
