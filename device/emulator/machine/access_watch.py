@@ -15,7 +15,6 @@ from memlab.device.emulator.machine.boxes import BoxPart, parts_of
 from memlab.device.emulator.machine.memory import Lanes, Mask, Segment
 from memlab.device.emulator.machine.observer import Action, ExecutionPolicy, Observer
 from memlab.device.emulator.machine.operands import Source
-from memlab.device.emulator.machine.threads import cluster_peers, cluster_ranks
 from memlab.device.emulator.program.program import DecodedInstruction, bytes_moved, destinations
 from memlab.device.emulator.ptx.parser import Address, Register, Vector
 from memlab.kernels.launch import NO_CLUSTER
@@ -202,12 +201,10 @@ def _in_cluster(access: WatchedAccess, chunk: Chunk) -> WatchedAccess:
     if segment.name != "shared" or alone:
         return replace(access, base=segment.lane_base)
     assert segment.lane_base is not None
-    blocks, each = np.arange(threads.lanes) // threads.grid.padded_threads, len(threads.blocks)
-    own = cluster_ranks(threads.blocks, threads.grid.cluster)[blocks]
+    blocks, own, peers = chunk.cluster_lanes
     place = access.address >> RANK_SHIFT
     inside = (place >= 0) & (place <= threads.grid.cluster_blocks)
     ranks = np.where(inside & (place > 0), place - 1, own)
-    peers = cluster_peers(threads.blocks, threads.grid.cluster)
-    base = peers[blocks, ranks] * ((segment.data.size - 16) // each)
+    base = peers[blocks, ranks] * ((segment.data.size - 16) // len(threads.blocks))
     address = np.where(inside, access.address & (RANK_UNIT - 1), access.address)
     return replace(access, address=address, base=base, ranks=ranks)

@@ -96,21 +96,22 @@ class BarrierLog(Observer):
             kind = "u32" if test.opcode == PARITY_TEST else "u64"
         read = np.asarray(self._chunk.operands.read(operand, kind)).astype(np.uint64)
         values = np.broadcast_to(read, len(access.mask))[lanes]
-        for warp in np.unique(lanes // WARP_SIZE).tolist():
-            own = lanes // WARP_SIZE == warp
-            for place in np.unique(places[own]).tolist():
-                chosen = own & (places == place)
-                number = self._number(place, int(states[chosen][0]))
-                given = [int(value) for value in values[chosen]]
-                if change:
-                    parts = [mbarrier.parts_of_change(value) for value in given]
-                    arrivals, transactions = (sum(part) for part in zip(*parts, strict=True))
-                    operation = BarrierOperation(number, arrivals, transactions)
-                else:
-                    awaited = self._awaited(number, given[0], parity=kind == "u32")
-                    operation = BarrierOperation(number, phases=awaited)
-                self._log.setdefault((warp, instruction.ptx_line), []).append(operation)
-                self._left -= 1
+        which, firsts, owner = np.unique(
+            lanes // WARP_SIZE * RANK_UNIT + places, return_index=True, return_inverse=True
+        )
+        for group, (key, first) in enumerate(zip(which.tolist(), firsts.tolist(), strict=True)):
+            warp, place = divmod(key, RANK_UNIT)
+            number = self._number(place, int(states[first]))
+            if change:
+                given = values[owner == group].tolist()
+                parts = [mbarrier.parts_of_change(value) for value in given]
+                arrivals, transactions = (sum(part) for part in zip(*parts, strict=True))
+                operation = BarrierOperation(number, arrivals, transactions)
+            else:
+                awaited = self._awaited(number, int(values[first]), parity=kind == "u32")
+                operation = BarrierOperation(number, phases=awaited)
+            self._log.setdefault((warp, instruction.ptx_line), []).append(operation)
+            self._left -= 1
 
     def _number(self, place: int, state: int) -> int:
         """The number of a barrier; follows its phases, of which the word has the last bits."""

@@ -33,6 +33,7 @@ from memlab.device.emulator.machine.heap import heap_action
 from memlab.device.emulator.machine.memory import (
     GlobalMemory,
     KernelFault,
+    Lanes,
     Mask,
     build_segments,
     find_fault,
@@ -43,7 +44,7 @@ from memlab.device.emulator.machine.partial_barriers import PartialBarriers
 from memlab.device.emulator.machine.scheduler import Scheduler
 from memlab.device.emulator.machine.spin_waits import SpinWaitDetector
 from memlab.device.emulator.machine.tally import Tally, tally_of
-from memlab.device.emulator.machine.threads import Grid, Threads
+from memlab.device.emulator.machine.threads import Grid, Threads, cluster_peers, cluster_ranks
 from memlab.device.emulator.machine.warp_synchronization import WarpSynchronization
 from memlab.device.emulator.program.call_stack import STACK_LIMIT_BYTES
 from memlab.device.emulator.program.lowering import source_excerpt
@@ -163,6 +164,14 @@ class Chunk:
     @cached_property
     def _partial_barriers(self) -> PartialBarriers:
         return PartialBarriers(self)
+
+    @cached_property
+    def cluster_lanes(self) -> tuple[Lanes, Lanes, Lanes]:
+        """The block of each lane, its rank, and the numbers of blocks by block and rank."""
+        blocks, cluster = self.threads.blocks, self.threads.grid.cluster
+        block_of_lane = np.arange(self.lanes) // self.threads.grid.padded_threads
+        own = cluster_ranks(blocks, cluster)[block_of_lane]
+        return block_of_lane, own, cluster_peers(blocks, cluster)
 
     def _end_endless_waits(self, waiting: Mapping[int, Mask]) -> None:
         """End the run where all groups wait for mbarriers that nobody completes.
