@@ -154,9 +154,14 @@ def product_reference(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[
 
     left, right = inputs["M"], inputs["N"]
     n = right.shape[1]
-    positions, place = np.unique(np.ravel(flat_index), return_inverse=True)
-    rows, first = np.unique(positions // n, return_index=True)
-    columns, column_of = np.unique(positions % n, return_inverse=True)
+    positions, place = np.ravel(flat_index), None
+    if not (positions[1:] > positions[:-1]).all():  # those of a whole array ascend
+        positions, place = np.unique(positions, return_inverse=True)
+    row_of, column = np.divmod(positions, n)
+    first = np.flatnonzero(np.diff(row_of, prepend=-1))
+    rows, is_used = row_of[first], np.zeros(n, np.bool_)
+    is_used[column] = True
+    columns, column_of = np.flatnonzero(is_used), (np.cumsum(is_used) - 1)[column]
 
     columns_of_row = np.split(column_of, first[1:])
     rows_by_columns: dict[bytes, list[int]] = {}
@@ -176,7 +181,7 @@ def product_reference(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[
             with one_thread() if small else nullcontext():
                 product = factor @ selected.T
             values[first[indices][:, None] + np.arange(len(selected))] += product
-    return values[place].reshape(np.shape(flat_index))
+    return (values if place is None else values[place]).reshape(np.shape(flat_index))
 
 
 def inner_product_tolerance(k: int) -> float:
