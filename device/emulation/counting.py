@@ -8,6 +8,9 @@ instructions (instructions of a warp, times its 32 lanes):
 2. The blocks of a larger grid are partitioned into classes that do the same (`block_classes.py`).
    If that succeeds, some blocks of each class are executed, and their counters are multiplied by
    (blocks of the class / blocks executed). The counters are exact.
+   Of a grid of few long blocks, with bulk copies or products of warpgroups, all blocks are counted
+   without their data instead, where data decides nothing (`sampling/without_data.py`), and a
+   sample is executed. Blocks of a persistent kernel, which take tile after tile, form no classes.
 3. Otherwise only executing every block counts exactly. This is done up to twice the size of step 1.
 4. A still larger grid is estimated. It is cut into strata (first, middle and last blocks along
    each axis), a larger random sample of each is executed and scaled, and the standard error is
@@ -28,7 +31,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from memlab.device.budget import EmulationTimeoutError
+from memlab.device.budget import Deadline, EmulationTimeoutError
 from memlab.device.emulation.block_classes import classify_blocks
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.machine.tally import Tally
@@ -40,6 +43,7 @@ from memlab.device.emulator.sampling.block_sample import (
     van_der_corput,
 )
 from memlab.device.emulator.sampling.data_dependence import depends_on_data
+from memlab.device.emulator.sampling.without_data import without_data
 from memlab.device.measurement import Coverage, Progress
 from memlab.device.properties import WARP_SIZE
 
@@ -49,6 +53,11 @@ core of a server of 2022 executes 1.5 to 18 billion per second (measured: tiled 
 1024, and a loop of FMAs), so two cores take some 2 s at most."""
 MAX_EXACT_LANE_INSTRUCTIONS = 8_000_000_000
 """Grids without exact block classes are executed whole up to this size."""
+FEW_BLOCKS = 1024
+"""A grid of so many blocks is counted whole without its data, if it can be, and a sample of its
+blocks executed: an estimate would draw as many blocks. Persistent kernels have some hundreds, each
+of which does something else."""
+_COUNTING_SHARE = 0.75  # of the time that is left: the rest is for the sample
 _LANE_COST_INSTRUCTIONS = 300  # that a core executes in the time of preparing a lane (0.2 us)
 SAMPLE_LANE_INSTRUCTIONS = 800_000_000
 """The size of a sample: the more a block costs, the fewer blocks are drawn."""
@@ -113,6 +122,13 @@ class StratumSample:
         """The number of blocks executed so far."""
         return sum(chunk.blocks for chunk in self.executed_chunks)
 
+    def add(self, positions: slice, tally: Tally) -> None:
+        """Add the counters of a chunk."""
+        self.tally.add(tally)
+        cost, sectors = sum(tally.warps) * WARP_SIZE, sum_global_sectors(tally)
+        blocks = len(self.blocks[positions])
+        self.executed_chunks.append(ExecutedChunk(positions, blocks, sectors, cost))
+
 
 def sum_global_sectors(tally: Tally) -> int:
     """Sectors of global memory: `Tally.used` is 0 for instructions that access no global memory."""
@@ -138,6 +154,10 @@ def count_grid(execution: Execution, cost_per_block: float | None, report: Progr
         most_blocks = SAMPLE_LANE_INSTRUCTIONS / cost_per_block
         preparation = _LANE_COST_INSTRUCTIONS * execution.grid.padded_threads
         cost = (cost_per_block + preparation) * launch.blocks
+    if cost > WHOLE_GRID_LANE_INSTRUCTIONS and launch.blocks <= FEW_BLOCKS:
+        counted = _count_without_data(execution, report)
+        if counted is not None:
+            return _with_sample(execution, counted, most_blocks, report)
     if cost > WHOLE_GRID_LANE_INSTRUCTIONS:
         partition = classify_blocks(execution, most_blocks)
     if cost <= (WHOLE_GRID_LANE_INSTRUCTIONS if partition.exact else MAX_EXACT_LANE_INSTRUCTIONS):
@@ -158,6 +178,46 @@ def count_grid(execution: Execution, cost_per_block: float | None, report: Progr
     error = _relative_standard_error(samples) if estimated and in_time else None
     coverage = Coverage(done, launch.blocks, estimated, not in_time, relative_standard_error=error)
     return GridCounts(total, coverage, partition, samples)
+
+
+def _count_without_data(execution: Execution, report: Progress) -> StratumSample | None:
+    """Count all blocks of a grid without their data, and reset the memory.
+
+    Returns:
+        None where data decides, or little of it can be left out (`without_data`), or it takes long.
+    """
+    program, blocks = without_data(execution.program), execution.blocks
+    if program is None:
+        return None
+    step = execution.chunk_blocks
+    counted = StratumSample(blocks, len(blocks), Tally.zeros(len(program.steps)), step)
+    deadline = Deadline(execution.deadline.left() * _COUNTING_SHARE)
+    try:
+        for start in range(0, len(blocks), step):
+            positions = slice(start, start + step)
+            tally = execution.run(blocks[positions], deadline=deadline, program=program)
+            counted.add(positions, tally)
+            report("counting", counted.done / len(blocks))
+    except EmulationTimeoutError:
+        return None
+    finally:
+        execution.reset()
+    return counted
+
+
+def _with_sample(
+    execution: Execution, counted: StratumSample, most_blocks: float, report: Progress
+) -> GridCounts:
+    """The counts of all blocks; a sample of these is executed with its data, to be verified."""
+    launch, partition = execution.launch, GridPartition()
+    strata = draw_strata(launch.grid, execution.seed, most_blocks, partition, launch.cluster)
+    samples = [_stratum_sample(execution, stratum, exact=True) for stratum in strata]
+    try:
+        in_time = _run_samples(execution, samples, report)
+    except EmulationTimeoutError:
+        in_time = False
+    coverage = Coverage(_executed_blocks(samples), launch.blocks, timed_out=not in_time)
+    return GridCounts(counted.tally, coverage, partition, [counted])
 
 
 def _stratum_sample(execution: Execution, stratum: Stratum, exact: bool) -> StratumSample:
@@ -224,10 +284,7 @@ def _run_samples(execution: Execution, samples: Sequence[StratumSample], report:
         took_s = left_s - execution.deadline.left()
         longest_s = max(longest_s, took_s)
         for (sample, positions), tally in zip(chunks, tallies, strict=True):
-            sample.tally.add(tally)
-            cost, sectors = sum(tally.warps) * WARP_SIZE, sum_global_sectors(tally)
-            blocks = len(sample.blocks[positions])
-            sample.executed_chunks.append(ExecutedChunk(positions, blocks, sectors, cost))
+            sample.add(positions, tally)
         report("emulating", _executed_blocks(samples) / wanted)
         if all(sample.done for sample in samples):
             in_time = int(_MOST_BETWEEN_LOOKS_S * len(chunks) / max(took_s, 1e-6))

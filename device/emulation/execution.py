@@ -44,6 +44,7 @@ from memlab.device.emulator.ptx import parser
 from memlab.device.emulator.sampling.affine_values import AffineValues
 from memlab.device.emulator.sampling.block_sample import BlockCoordinates, WholeGrid
 from memlab.device.emulator.sampling.data_dependence import has_global_atomics
+from memlab.device.emulator.sampling.without_data import without_data
 from memlab.device.inputs import (
     POISON_BYTE,
     argument_bytes,
@@ -68,6 +69,9 @@ CHUNK_LANES = 16_384
 CHUNK_BYTES = 2**28
 """Bytes of registers, local and shared memory of a chunk. If threads need much of these, a chunk
 has fewer lanes."""
+
+_LONG_S = 0.5
+"""Blocks that are observed longer than this are observed without their data."""
 
 _CHUNKS_PER_THREAD = 4  # that run before threads wait for each other
 
@@ -147,6 +151,7 @@ class Execution:
         self._done: list[NDArray[np.int64]] = []  # chunks that ran in parts since the last reset
         self._chunks: dict[Workspace, Chunk] = {}  # those that ran last, by their workspace
         self._cut_short = ""  # why blocks were cut short since the last reset
+        self._leaves_data_out = False  # where blocks are observed
         for buffer in launch.outputs:
             self._set_initial(buffer)
         self._initialize_variables()
@@ -368,6 +373,25 @@ class Execution:
         numbered = on_all_cores(run, len(chunks), self.deadline)
         return [recorded for _, recorded in sorted(numbered, key=lambda pair: pair[0])]
 
+    def observe(self, blocks: NDArray[np.int64], *observers: Observer) -> Tally:
+        """Execute blocks as one chunk under observers of what they access, and not compute.
+
+        Where that takes long, data that decides nothing is left out; the observers begin again.
+
+        Raises:
+            KernelFault, EmulationTimeoutError: As `run`.
+        """
+        rest = without_data(self.program)
+        if rest is not None and not self._leaves_data_out:
+            limit = Deadline(min(self.deadline.left(), _LONG_S))
+            try:
+                return self.run(blocks, observers=observers, deadline=limit)
+            except EmulationTimeoutError:
+                self.reset()
+                self._leaves_data_out = True
+        left_out = rest if self._leaves_data_out else None
+        return self.run(blocks, observers=observers, program=left_out)
+
     def follow(self, blocks: NDArray[np.int64], values: AffineValues, deadline: Deadline) -> None:
         """Execute the instructions that decide control flow and addresses, as affine values."""
         for chunk in self.chunks(blocks):
@@ -394,7 +418,8 @@ class Execution:
             EmulationTimeoutError: The time was up.
         """
         limit = deadline or self.deadline
-        if observers or self.runs_in_lockstep or len(blocks) <= self._part_blocks:
+        is_special = bool(observers) or program is not None
+        if is_special or self.runs_in_lockstep or len(blocks) <= self._part_blocks:
             if not self.runs_in_lockstep:
                 self._done.append(blocks)
             return self._run_in_lockstep(blocks, observers, limit, program)

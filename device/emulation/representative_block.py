@@ -128,7 +128,7 @@ def record_block(
     )
     executed = first_of_clusters(execution, blocks)
     try:
-        tally = execution.run(executed, observers=[trace, log])
+        tally = execution.observe(executed, trace, log)
     except EmulationTimeoutError as error:
         raise execution.out_of_time(error, 0) from None
     execution.reset()
@@ -301,7 +301,7 @@ def _with_idle_path(
 ) -> RepresentativeBlock:
     """Return the recorded block with the instruction path of an idle block."""
     trace = ExecutionTrace()
-    execution.run(first_of_clusters(execution, np.array([block])), observers=[trace])
+    execution.observe(first_of_clusters(execution, np.array([block])), trace)
     return replace(recorded, idle_path=trace.path(), idle_executions=trace.executions())
 
 
@@ -339,7 +339,7 @@ def _touched_sectors(execution: Execution, blocks: IntArray) -> tuple[IntArray, 
     moved, distinct = [], []
     for chunk in execution.chunks(blocks):
         trace, count = ExecutionTrace(), len(chunk)
-        execution.run(chunk, observers=[trace])
+        execution.observe(chunk, trace)
         touched, unique = _sectors_per_block(trace.accesses(), count)
         moved.append(touched)
         distinct.append(unique)

@@ -25,6 +25,7 @@ from memlab.device.emulator.codegen.stretches import Stretch
 from memlab.device.emulator.isa.address_space import map_to_rank
 from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access, is_multicast
 from memlab.device.emulator.isa.asynchronous.tensor_copies import (
+    COUNTED_ALONE,
     demands_of,
     is_tensor_access,
     takes_pixels,
@@ -362,7 +363,8 @@ class _StretchWriter:
         """Write, or combine with what is there, what a bulk copy has read."""
         b, places = self._b, self._buffer("places")
         if is_tensor_access(row):
-            demands, of_box = I64(demands_of(row)), _of_box(row, buffers)
+            moves = 0 if self._code.program.moves_boxes else COUNTED_ALONE
+            demands, of_box = I64(demands_of(row) | moves), _of_box(row, buffers)
             self._call_runtime("write_box", record, site, lanes, self._warp, demands, *of_box)
             if row.kind == "reduce":
                 reduce_box(b, row, self._context, record, site, lanes, self._warp, *of_box)

@@ -114,6 +114,7 @@ class Program:
         globals: The `__device__` variables in global memory, and `GRID_WORKSPACE` and `HEAP`, if it
             has them.
         digest: The SHA-256 of the PTX text.
+        moves_boxes: Whether tensor copies move what they copy; else they are only counted.
     """
 
     name: str
@@ -134,6 +135,7 @@ class Program:
     const_image: bytes
     globals: tuple[Variable, ...]
     digest: str
+    moves_boxes: bool = True
 
     @cached_property
     def counted_bytes(self) -> tuple[int, ...]:

@@ -26,7 +26,6 @@ from dataclasses import replace
 import numpy as np
 
 from memlab.device.emulator.codegen.stretches import waits_for_members
-from memlab.device.emulator.isa.rows import Row
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import Mask
@@ -55,13 +54,13 @@ from memlab.device.emulator.sampling.data_dependence import (
     until_stable,
 )
 from memlab.device.emulator.sampling.decision_range import DecisionRange, IntArray
+from memlab.device.emulator.sampling.without_data import leave_out
 from memlab.kernels.launch import Dim3
 
 _CLOCK_STRIDES = dict.fromkeys(CLOCK_REGISTERS, np.ones((3, 1), np.int64))
 """Any stride but 0: nothing is known about the clock of another block."""
 _BLOCK_INDICES = frozenset(f"%{name}.{axis}" for name in ("ctaid", "clusterid") for axis in "xyz")
 _FLOW = ("branch", "exit", "barrier", "arrive")
-_LEFT_OUT = Row("left out", "nothing")
 
 
 class AffineValues(Observer):
@@ -156,8 +155,7 @@ class AffineValues(Observer):
             or self._stores_decision_value(step)
         ):
             return step
-        guard = step.instruction.guard if index in self._watched else None
-        return DecodedInstruction(replace(step.instruction, operands=(), guard=guard), _LEFT_OUT)
+        return leave_out(step, guarded=index in self._watched)
 
     # --- A chunk -------------------------------------------------------------------------------
 

@@ -365,6 +365,8 @@ def write_box(
 ) -> Int32:
     """Check, count and mark what lanes write, and move it; a reduction moves nothing.
 
+    What is to be counted alone is not moved either.
+
     The arguments are those of `read_box`.
 
     Returns:
@@ -377,7 +379,7 @@ def write_box(
         first, end, other = firsts[lane], ends[lane], others[lane]
         if not take_box(context, site, lane, warp, demands, address, place, first, end, other):
             return 1
-        if site.kind == _STORE:
+        if site.kind == _STORE and demands & tensors.COUNTED_ALONE == 0:
             tensor = pointer_to(place, Tensor)[0]
             loads = site.space != GLOBAL
             memory = sources[lane] if loads else address

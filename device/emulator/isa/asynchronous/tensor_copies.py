@@ -442,6 +442,10 @@ def rank_of(row: Row) -> int:
     return int(row.opcode.split(".")[3][0])
 
 
+COUNTED_ALONE = 1 << 62
+"""Among the demands of an instruction: it is counted, but moves nothing."""
+
+
 def demands_of(row: Row) -> int:
     """What an instruction demands of its maps.
 

@@ -1,0 +1,80 @@
+"""Persistent kernels, whose blocks are counted without the data that decides nothing."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from memlab.device.compiler.compile import compile_launch
+from memlab.device.devices import launch_limits, open_device
+from memlab.device.emulation import counting
+from memlab.device.emulation.execution import Execution
+from memlab.device.emulator.machine.tally import Tally
+from memlab.device.emulator.program.polling_loops import find_polling_loops
+from memlab.device.emulator.sampling.without_data import without_data
+from memlab.device.measurement import ignore_progress
+from memlab.kernels.catalog import CATALOG
+
+FEW_SMS = replace(launch_limits(open_device("h200").properties), multiprocessor_count=4)
+"""So few that blocks compute several tiles each, and not all equally many."""
+SIZES = [{"m": 700, "k": 200, "n": 1032}, {"m": 1, "k": 8, "n": 8}]
+
+
+def execution(kernel: str, parameters: dict[str, int]) -> Execution:
+    launch = CATALOG[kernel].prepare(parameters, FEW_SMS)
+    return Execution.of(launch, compile_launch(launch, (9, 0)), 0)
+
+
+def assert_equal(counts: Tally, expected: Tally) -> None:
+    for field in fields(Tally):
+        actual, right = getattr(counts, field.name), getattr(expected, field.name)
+        assert np.array_equal(actual, right), field.name
+
+
+@pytest.mark.parametrize(
+    "kernel", ["wgmma-persistent", "wgmma-cluster", "wgmma-pingpong", "wgmma-tf32"]
+)
+@pytest.mark.parametrize("size", SIZES)
+def test_counts_are_those_of_the_whole_execution(kernel: str, size: dict[str, int]) -> None:
+    whole = execution(kernel, size)
+    blocks = whole.blocks[:]
+    program = without_data(whole.program)
+    assert program is not None
+
+    counted = whole.run(blocks, program=program)
+    (output,) = whole.launch.outputs
+    written = whole.elements_written(output)
+    whole.reset()
+    expected = whole.run(blocks)
+
+    assert_equal(counted, expected)
+    assert np.array_equal(written, whole.elements_written(output))
+    assert whole.verify(whole=True).status == "passed"
+
+
+@pytest.mark.parametrize("kernel", ["wgmma-persistent", "wgmma-cluster"])
+def test_only_waits_for_barriers_poll(kernel: str) -> None:
+    loops = find_polling_loops(execution(kernel, SIZES[1]).program)
+
+    assert len(loops) == 2  # of the warpgroup that loads, and of those that multiply
+    assert all(loop.is_pure_poll for loop in loops.values())
+
+
+def test_large_launch_counts_all_blocks_and_verifies_a_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    launched = execution("wgmma-cluster", SIZES[0])
+    expected = launched.run(launched.blocks[:])
+    launched.reset()
+    monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
+    monkeypatch.setattr(counting, "SAMPLE_LANE_INSTRUCTIONS", 1)
+
+    counts = counting.count_grid(launched, 1e6, ignore_progress)
+
+    assert_equal(counts.tally, expected)
+    assert not counts.coverage.estimated
+    assert not counts.coverage.timed_out
+    assert 0 < counts.coverage.blocks_emulated <= launched.launch.blocks
+    verified = launched.verify(whole=False)
+    assert verified.status == "passed"
+    assert 0 < verified.checked <= verified.total
