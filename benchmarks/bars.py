@@ -67,6 +67,7 @@ DRAM: tuple[tuple[str, Sizes, str], ...] = (
     ("blur-vectorized", {"width": EDGE, "height": EDGE}, "dram_copy"),
     ("blur-tiled", {"width": EDGE, "height": EDGE}, "dram_copy"),
 )
+GROUPS = ("products", "attention", "dram")
 FLUSH_BYTES = 256 * 2**20
 ROUNDS = 30
 
@@ -75,7 +76,10 @@ def main(words: Sequence[str] | None = None) -> int:
     """Print the table; gives 1 where an output is wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bars", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path)
-    parser.add_argument("--only", nargs="+", default=[], metavar="WORD")
+    kernels = {name for name, *_ in (*PRODUCTS, *ATTENTION, *DRAM)}
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="WORD", choices=[*GROUPS, *sorted(kernels)]
+    )
     options = parser.parse_args(words)
     properties = with_datasheet(gpu_query.query_properties(0))
     print(head(properties.name))
