@@ -19,6 +19,7 @@ from memlab.kernels.launch import (
     Argument,
     ArrayAlias,
     Buffer,
+    Constant,
     Fill,
     InMemoryArray,
     Launch,
@@ -89,7 +90,8 @@ def place_members(
         addresses: The addresses of all its arrays, by name.
         encode: As for `argument_bytes`.
     """
-    for buffer in launch.buffers:
+    holders: tuple[Buffer | Constant, ...] = (*launch.buffers, *launch.constants)
+    for buffer in holders:
         raw = array_bytes(arrays[buffer.name]) if buffer.members else np.empty(0, np.uint8)
         for offset, member in buffer.members:
             part = argument_bytes(member, addresses, encode)

@@ -257,9 +257,11 @@ class Constant(LaunchArray):
 
     Attributes:
         fill: How it is filled before the launch, as for a `Buffer`.
+        members: The tensor maps that it holds, by their offset.
     """
 
     fill: Fill | None = None
+    members: tuple[tuple[int, TensorMap], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -513,8 +515,12 @@ class Launch:
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """The array arguments, in the kernel's order, with those in structures."""
-        return tuple(array_arguments(self.arguments))
+        """The array arguments, in the kernel's order, with those in structures.
+
+        Those of the tensor maps in `__constant__` memory come behind them.
+        """
+        maps = (item for constant in self.constants for _, item in constant.members)
+        return tuple(array_arguments((*self.arguments, *maps)))
 
     @property
     def outputs(self) -> tuple[Buffer, ...]:

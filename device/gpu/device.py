@@ -351,6 +351,12 @@ def prepare_on_gpu(
         DeviceError: The driver cannot load the code.
     """
     inputs = make_inputs(launch, seed)
+    memory = {
+        buffer.name: _allocate(session, buffer, inputs.get(buffer.name), poison)
+        for buffer in launch.buffers
+    }
+    addresses = {name: int(allocation) for name, allocation in memory.items()}
+    place_members(launch, inputs, addresses, tensor_maps.encode)
     constants = {buffer.name: inputs[buffer.name] for buffer in launch.constants}
     cooperative = waits_for_grid(compiled.ptx, launch.entry)
     function = session.load(
@@ -363,11 +369,6 @@ def prepare_on_gpu(
             alignment_of(argument) > PYCUDA_ALIGNMENT_BYTES for argument in launch.arguments
         ),
     )
-    memory = {
-        buffer.name: _allocate(session, buffer, inputs.get(buffer.name), poison)
-        for buffer in launch.buffers
-    }
-    addresses = {name: int(allocation) for name, allocation in memory.items()}
     arguments: Sequence[Any]
     if isinstance(function, DriverKernel):
         arguments = [
@@ -375,7 +376,6 @@ def prepare_on_gpu(
         ]
     else:
         arguments = _argument_words(pack_arguments(launch.arguments, addresses, tensor_maps.encode))
-    place_members(launch, inputs, addresses, tensor_maps.encode)
     for buffer in launch.buffers:
         if buffer.members:  # which hold addresses that were not known before
             session.copy(session.array(inputs[buffer.name]), memory[buffer.name], buffer.nbytes)

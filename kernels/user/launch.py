@@ -13,21 +13,29 @@ from typing import TYPE_CHECKING
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.kernel import check_cluster, check_geometry, check_memory
 from memlab.kernels.launch import (
+    TENSOR_MAP_BYTES,
     Argument,
     Buffer,
     Constant,
     Dim3,
     InMemoryArray,
     Launch,
+    SingleValue,
     Structure,
     array_arguments,
 )
 from memlab.kernels.user import symbols
-from memlab.kernels.user.arguments import array_files
-from memlab.kernels.user.arguments.binding import bind_arguments
+from memlab.kernels.user.arguments import array_files, tensor_maps
+from memlab.kernels.user.arguments.binding import bind_arguments, with_arrays
 from memlab.kernels.user.arguments.fills import member_path, parse_fill, parse_member_fills
 from memlab.kernels.user.arguments.hints import describe_parameters
-from memlab.kernels.user.arguments.specifications import NUMPY_DTYPES
+from memlab.kernels.user.arguments.parsing import parse_specification
+from memlab.kernels.user.arguments.specifications import (
+    NUMPY_DTYPES,
+    TENSOR_MAP,
+    ArraySpecification,
+    TensorMapSpecification,
+)
 from memlab.kernels.user.arguments.typed_binding import structure_dtype
 from memlab.kernels.user.compiler_flags import flag_options
 from memlab.kernels.user.kernel import compile_options, parse_defines
@@ -77,8 +85,9 @@ def make_user_launch(
     arguments = bind_arguments(passed, signature.parameters) if passed or executed else ()
     if kernel.layout is not None:
         arguments = tuple(_renamed(argument, kernel.layout.names) for argument in arguments)
-    constants = _parse_constants(kernel, signature)
-    buffers = list(array_arguments(arguments))
+    constants = _with_maps(_parse_constants(kernel, signature), arguments)
+    maps = (item for constant in constants for _, item in constant.members)
+    buffers = list(array_arguments((*arguments, *maps)))
     _check_name_conflicts(buffers, signature)
     unfilled = unfilled_constants(kernel, signature, source) if executed else ()
     cluster = _dim3("cluster", kernel.cluster or signature.bounds.cluster or (1,), name)
@@ -223,7 +232,43 @@ def _has_initializer(name: str, source: str) -> bool:
     return re.search(declared, source) is not None
 
 
+def _with_maps(
+    constants: Sequence[Constant], arguments: Sequence[Argument]
+) -> tuple[Constant, ...]:
+    """The constants, in which each tensor map knows its array, also that of an argument."""
+    maps = iter(with_arrays([m for each in constants for _, m in each.members], arguments))
+    return tuple(
+        replace(each, members=tuple((offset, next(maps)) for offset, _ in each.members))
+        for each in constants
+    )
+
+
+def _parse_maps(variable: ModuleVariable, text: str) -> Constant:
+    """Tensor maps in `__constant__` memory, one or an array of them.
+
+    Raises:
+        UsageError: The text is malformed, or the variable holds other things.
+    """
+    label = f"--const {variable.name}"
+    try:
+        given = parse_specification(text)
+    except UsageError as error:
+        raise UsageError(f"{label}: {error}") from None
+    assert isinstance(given, ArraySpecification | TensorMapSpecification)  # the word says so
+    maps = tensor_maps.bind_listed_maps(given, tensor_maps.listed_maps(given), variable.name, label)
+    nbytes = len(maps) * TENSOR_MAP_BYTES
+    if variable.dtype or variable.nbytes != nbytes:
+        raise UsageError(
+            f"{label} has {variable.nbytes} bytes, and the tensor maps of {text!r} have {nbytes}: "
+            "give one for each __constant__ CUtensorMap"
+        )
+    shape = (len(maps), TENSOR_MAP_BYTES // 8)
+    return Constant(variable.linkage_name, shape, "uint64", SingleValue(0), members=maps)
+
+
 def _parse_constant(variable: ModuleVariable, text: str) -> Constant:
+    if text.startswith(TENSOR_MAP):
+        return _parse_maps(variable, text)
     dtype, shape, structure = variable.dtype, variable.shape, variable.structure
     if structure is not None and structure.has_pointers:
         raise UsageError(

@@ -122,6 +122,16 @@ def _with_aliases(arguments: Sequence[Argument]) -> tuple[Argument, ...]:
     return tuple(_resolved(argument, arrays) for argument in arguments)
 
 
+def with_arrays(maps: Sequence[TensorMap], arguments: Sequence[Argument]) -> tuple[TensorMap, ...]:
+    """Tensor maps outside the arguments, each with the array that it is of.
+
+    Raises:
+        UsageError: There is no array of this name, or the driver refuses such a map.
+    """
+    arrays = {array.name: array for array in array_arguments((*arguments, *maps))}
+    return tuple(_resolved(each, arrays) for each in maps)
+
+
 def _resolved(argument: AnyArgument, arrays: Mapping[str, Buffer]) -> AnyArgument:
     if isinstance(argument, ArrayAlias):
         array = _aliased_array(argument, arrays)

@@ -243,22 +243,33 @@ def bind_tensor_maps(
     Raises:
         UsageError: Their number is not that of the array; `label` names the parameter.
     """
+    members = bind_listed_maps(argument, maps, parameter.name, label)
+    shape = (len(members), TENSOR_MAP_BYTES // POINTER_BYTES)
+    role: Role = "in" if parameter.readonly else "inout"
+    return Buffer(parameter.name, shape, "uint64", role, SingleValue(0), members=members)
+
+
+def bind_listed_maps(
+    argument: TensorMapSpecification | ArraySpecification,
+    maps: Sequence[TensorMapSpecification],
+    name: str,
+    label: str,
+) -> tuple[tuple[int, TensorMap], ...]:
+    """Tensor maps by their offset in a variable or an array; each is named after it.
+
+    Raises:
+        UsageError: Their number is not that of the array; `label` begins the message.
+    """
     count = prod(argument.shape) if isinstance(argument, ArraySpecification) else 1
     if len(maps) not in (1, count):
         raise UsageError(
             f"{label} has {count} tensor maps, got {argument.text!r} with {len(maps)}: give one "
             "for each, or one for all"
         )
-    members = tuple(
-        (
-            TENSOR_MAP_BYTES * number,
-            tensor_map(maps[number % len(maps)], f"{parameter.name}.{number}"),
-        )
+    return tuple(
+        (TENSOR_MAP_BYTES * number, tensor_map(maps[number % len(maps)], f"{name}.{number}"))
         for number in range(count)
     )
-    shape = (count, TENSOR_MAP_BYTES // POINTER_BYTES)
-    role: Role = "in" if parameter.readonly else "inout"
-    return Buffer(parameter.name, shape, "uint64", role, SingleValue(0), members=members)
 
 
 def tensor_map(argument: TensorMapSpecification, name: str) -> TensorMap:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -15,6 +16,7 @@ from memlab.device.compiler.compile import compile_launch
 from memlab.device.emulation import block_classes
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.machine.memory import KernelFault
+from memlab.errors import UsageError
 from memlab.kernels.launch import Buffer, Launch, TensorBox, TensorMap
 from tests.support.boxes import SHARED_BYTES, SOURCE, Box, Im2colBox, random_box, random_pixels
 from tests.support.paths import DATA
@@ -307,3 +309,33 @@ def test_blocks_that_copy_the_same_part_of_a_box_are_one_class(shape: tuple[int,
     # The blocks at the edges are classes of their own where the tensor ends within their boxes.
     inner = 31 if shape == (500, 1016) else 32
     assert partition.cuts[0] == partition.cuts[1] == {0, inner, 32}
+
+
+CONSTANT_MAPS = Path(__file__).parents[2] / "support" / "constant_maps.cu"
+
+
+def test_maps_may_lie_in_constant_memory() -> None:
+    maps = {
+        "source": "tensormap=f32[16,32]:box[8,32]=arange",
+        "targets": "tensormap[2]=@source.0:box[8,32],inout:f32[16,32]:box[8,32]=zeros",
+    }
+    launch: dict[str, Any] = {"grid": 2, "block": 32, "device": "h200", "constants": maps}
+    result = memlab.run(f"{CONSTANT_MAPS}:moved", **launch)
+    expected = np.arange(512, dtype=np.float32).reshape(16, 32)
+    np.testing.assert_array_equal(result.outputs["targets.1"], expected)
+    assert result.measurement.counters.bulk_sectors == 2 * 2 * 32
+    assert memlab.check(f"{CONSTANT_MAPS}:moved", **launch).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tensormap[2]=f32[16,32]:box[8,32]", "has 128 bytes, and the tensor maps of"),
+        ("tensormap=@nothing:box[8,32]", "no array argument has this name"),
+        ("tensormap=f32[16,30]:box[8,32]", "the tensor map source.0: the tensor has a stride of"),
+        ("tensormap=f32[16,32]", "--const source: .* has no box"),
+    ],
+)
+def test_a_constant_refuses_maps_that_do_not_suit_it(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        memlab.run(f"{CONSTANT_MAPS}:moved", grid=1, block=32, constants={"source": text})
