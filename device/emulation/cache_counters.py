@@ -70,6 +70,7 @@ def model_caches(
     active: ActiveRegion,
     lane_instructions_per_block: float,
     geometry: caches.CacheGeometry,
+    fetches_per_sector: Mapping[int, float] | None = None,
 ) -> CacheCounters:
     """Model the caches of a launch. The outputs of the launch are lost.
 
@@ -81,7 +82,38 @@ def model_caches(
         active: The blocks that access memory.
         lane_instructions_per_block: The cost of emulating a block.
         geometry: The caches.
+        fetches_per_sector: How often loads fetch a sector from the L2, by position; once if not
+            given. A sector that is fetched again hits the L2.
     """
+    cached = _model_once(
+        execution, tally, counters, stream, active, lane_instructions_per_block, geometry
+    )
+    again = sum(
+        tally.sectors[load] * (fetches - 1) for load, fetches in (fetches_per_sector or {}).items()
+    )
+    once = cached.counters
+    if not again or not once.lrc_read_sectors:
+        return cached
+    behind = again * once.l2_read_sectors / once.lrc_read_sectors
+    refetched = replace(
+        once,
+        lrc_read_sectors=once.lrc_read_sectors + round(again),
+        l2_read_sectors=once.l2_read_sectors + round(behind),
+        l2_read_sector_hits=once.l2_read_sector_hits + round(behind),
+    )
+    return replace(cached, counters=refetched)
+
+
+def _model_once(
+    execution: Execution,
+    tally: Tally,
+    counters: Counters,
+    stream: AccessStream,
+    active: ActiveRegion,
+    lane_instructions_per_block: float,
+    geometry: caches.CacheGeometry,
+) -> CacheCounters:
+    """Model the caches as if each miss of an L1 fetched its sectors once."""
     lines = executed_addresses.record_lines(
         execution, tally, lane_instructions_per_block, bool(stream.affine.all()), geometry
     )

@@ -11,7 +11,13 @@ from memlab.device.budget import Budget, EmulationMemoryError, EmulationTimeoutE
 from memlab.device.compiler.compile import CompiledKernel, code_record, compile_launch
 from memlab.device.compiler.cubin import machine_code_bytes
 from memlab.device.compiler.ptx_text import waits_for_grid
-from memlab.device.emulation import cache_counters, counting, representative_block, totals
+from memlab.device.emulation import (
+    async_fetches,
+    cache_counters,
+    counting,
+    representative_block,
+    totals,
+)
 from memlab.device.emulation.address_names import accessed_arrays
 from memlab.device.emulation.atomic_passes import count_atomic_passes, with_sums_of_warps
 from memlab.device.emulation.execution import Execution
@@ -322,6 +328,7 @@ def emulate(
         cache_counters.cache_geometry(
             properties, resident.blocks_per_sm, allocation.carveout_bytes
         ),
+        async_fetches.fetches_per_sector(execution, block.stream.origin),
     )
     contention = block.contention
     if not isinstance(graph, DisassemblyError):

@@ -1,4 +1,4 @@
-"""Shared wavefronts of `cp.async`, against those that Nsight Compute counted on an H200."""
+"""Counters of `cp.async`, against those that Nsight Compute counted on an H200."""
 
 import pytest
 
@@ -30,3 +30,42 @@ def test_a_copy_is_one_store_with_the_conflicts_of_its_banks(
     counters = memlab.run(kernel, grid=4, block=256, args=arguments).measurement.counters
     assert counters.shared_store_instructions == 4 * 8
     assert counters.shared_store_wavefronts == wavefronts
+
+
+ROWS = """
+template <int ROW> __global__ void rows(const char *x, int *out, int depth)
+{
+  extern __shared__ __align__(128) char tile[];
+  int row = threadIdx.x / 4, part = threadIdx.x % 4 * 16;
+  unsigned to = __cvta_generic_to_shared(tile + row * ROW + part);
+  int total = 0;
+  for (int step = 0; step < depth; step++) {
+    const char *from = x + ((blockIdx.x * 64 + row) * depth + step) * 64 + part;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from));
+    asm volatile("cp.async.wait_all;");
+    __syncthreads();
+    total += *(int *)(tile + row * ROW + part);
+    __syncthreads();
+  }
+  out[blockIdx.x * 256 + threadIdx.x] = total;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "fetches"),
+    # Rows of 80 bytes as those of `mma-half`: an H200 reads 24 sectors of 16.
+    [(64, 1.0), (80, 1.5), (96, 1.0)],
+)
+def test_a_sector_is_fetched_for_each_piece_of_shared_memory(
+    row_bytes: int, fetches: float
+) -> None:
+    depth = 300  # more copies than are looked at
+    arguments = [f"i8[{4 * 64 * depth * 64}]", memlab.out(1024, "i32"), depth]
+    kernel = memlab.source(ROWS, f"rows<{row_bytes}>")
+    run = memlab.run(kernel, grid=4, block=256, args=arguments, shared=64 * row_bytes)
+    counters = run.measurement.counters
+    assert counters.global_load_sectors == 4 * 64 * depth * 2
+    assert counters.lrc_read_sectors == fetches * counters.global_load_sectors
+    assert counters.l2_read_sectors - counters.l2_read_sector_hits == counters.global_load_sectors
+    assert counters.dram_read_bytes == pytest.approx(4 * 64 * depth * 64, rel=0.01)
