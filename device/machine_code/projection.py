@@ -112,6 +112,10 @@ _MACHINE_SHAPE = re.compile(r"\.(8|16)x?8x?(\d+)\b")
 _SEVERAL = "several"
 _RETRIED = ("atom.", "red.")  # a loop in the machine code, until no other thread interferes
 
+_CLUSTER_BARRIER = ("UCGABAR_ARV", "UCGABAR_WAIT")
+"""The barrier of a cluster. The machine code of a kernel that declares no cluster asks whether the
+launch has one, and otherwise waits for the block alone; the PTX does not show this branch."""
+
 # What a deviation of the size of the PTX's count costs: to fall short, and to exceed.
 _ACCESS_COSTS = 5.0, 5.0
 _ARITHMETIC_COSTS = 0.5, 1.0  # it may be moved to where its result is needed
@@ -356,6 +360,8 @@ def _rank(count: PtxCount, opcode: str, copies: Mapping[int, int]) -> tuple[int,
     floats = ".f" in count.opcode or ".bf" in count.opcode
     if count.opcode == _SEVERAL:
         return 3, times, opcode
+    if name in _CLUSTER_BARRIER:
+        return 0, 0, opcode
     if name in _ACCESSES or (name in _TENSOR and _tensor_expansion(count.opcode, opcode)):
         return 0, times, opcode
     if name in _ARITHMETIC and floats and not count.opcode.startswith(_WITHOUT_ARITHMETIC):

@@ -129,6 +129,13 @@ __global__ void beyond(int *out, int rank)
   cg::this_cluster().sync();
 }
 
+__global__ void meet(unsigned *out, int n)
+{
+#pragma unroll 1
+  for (int i = 0; i < n; ++i) cg::this_cluster().sync();
+  out[blockIdx.x * blockDim.x + threadIdx.x] = n;
+}
+
 __global__ void stages(const int *in, int *out)  // blocks at different barriers at once
 {
   __shared__ int left[128], right[128];
@@ -360,6 +367,15 @@ def test_a_chain_of_loads_takes_the_latency_of_the_network() -> None:
     assert 181 + 6 <= (long - short) / 1000 < 181 + 6 + 30
     stalls = runs[1].measurement.stalls
     assert max(stalls, key=lambda reason: stalls[reason]) == "long_scoreboard"
+
+
+def test_the_barrier_of_a_cluster_that_the_kernel_does_not_declare_takes_its_time() -> None:
+    """Its machine code asks whether there is a cluster, and has another barrier for a block."""
+    runs = [launch("meet", 2, 32, [memlab.out(64, np.uint32), n], cluster=2) for n in (100, 600)]
+    clock = clock_hz(loader.load_datasheet("h200"))
+    assert clock is not None
+    short, long = (run.measurement.time.median_s * clock for run in runs)
+    assert 181 < (long - short) / 500 < 181 + 80  # the instructions of the loop
 
 
 def test_an_access_beyond_the_cluster_is_a_fault() -> None:
