@@ -397,7 +397,7 @@ def _method_frame(machine: Machine, function: Function, this: Record | None) -> 
     if found is None:
         return Frame(function.name, this=this)
     _, own = found
-    return Frame(function.name, [dict(own.scopes[-1])], dict(own.types), this)
+    return Frame(function.name, [dict(own.scopes[-1])], dict(own.types), this, is_instance=True)
 
 
 def _bind_template(
@@ -407,6 +407,7 @@ def _bind_template(
     template: Sequence[str],
     values: Sequence[Value],
 ) -> None:
+    frame.is_instance = True
     given = list(template)
     deduced = deduced_types(machine, function, values)
     for parameter in function.template or ():

@@ -365,7 +365,8 @@ def _explore(machine: Machine, node: Node | None) -> None:
     _outcome(machine, node)
     machine.exploring -= 1
     machine.undo(mark)
-    if machine.surplus > surplus and len(machine.launches) == launches:
+    recorded = len(machine.launches) > launches
+    if machine.surplus > surplus and not recorded and not machine.frame.is_instance:
         machine.exhausted.add(node)
 
 

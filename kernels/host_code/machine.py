@@ -108,6 +108,7 @@ class Frame:
         loops: The loops that are executed, the innermost last.
         elements: The memory whose elements the variables of loops such as `for (auto& e : v)` are.
         returned: The values that it may have returned where a condition is not known.
+        is_instance: Whether it is of a template, whose arguments decide what its branches launch.
     """
 
     function: str
@@ -117,6 +118,7 @@ class Frame:
     loops: list[Loop] = field(default_factory=list)
     elements: dict[str, Allocation] = field(default_factory=dict)
     returned: list[Value] = field(default_factory=list)
+    is_instance: bool = False
 
 
 @dataclass(frozen=True)

@@ -320,6 +320,16 @@ int main() {{
     assert made == {f"k{number}" for number in numbers}
 
 
+def test_branches_of_each_instance_of_a_template_are_explored() -> None:
+    code = f"""
+template <int B> __global__ void k(int* y) {{}}
+template <int B> void run(int* y) {{ if (0) k<B><<<1, B>>>(y); }}
+int main() {{ int* y; {"run<32>(y); " * 20} run<64>(y); }}
+"""
+    found = read_launches(code, "f.cu", {}, {})
+    assert {each.template_arguments for each in found} == {("32",), ("64",)}
+
+
 def test_code_that_never_ends_is_given_up() -> None:
     body = "int i = 0; for (;;) { for (;;) { i = f(i) + 1; } } k<<<1, 1>>>(y, x, i);"
     assert launches(main(body)) == ["k 1,1,1|1,1,1|0|Unresolved,Unresolved,i"]
