@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.codegen.stretches import is_cluster_barrier, is_partial
-from memlab.device.emulator.machine.memory import KernelFault, Mask
+from memlab.device.emulator.machine.memory import KernelFault, Lanes, Mask
 from memlab.device.emulator.machine.scheduler import WaitingGroups
 from memlab.device.emulator.machine.threads import cluster_peers
 from memlab.device.properties import WARP_SIZE
@@ -73,20 +73,29 @@ class PartialBarriers:
             counts[lanes] = self._value(resume - 1, 1)[lanes]
         waiting = (numbers >= 0) | at_cluster
         released = at_cluster & self._is_cluster_complete()
-        for block in np.unique(self._block[numbers >= 0]).tolist():
-            in_block = waiting & (self._block == block)
-            for number in np.unique(numbers[in_block & ~at_cluster]).tolist():
-                at_barrier = in_block & (numbers == number) & ~at_cluster
-                expected = int(counts[at_barrier].max())
-                present = _threads_of_warps(at_barrier) + self._arrived[block, number]
-                if present >= expected if expected else np.array_equal(at_barrier, in_block):
-                    released |= at_barrier
-                    self._arrived[block, number] = 0
+        blocks = len(self._chunk.threads.blocks)
+        in_block = np.bincount(self._block[waiting], minlength=blocks)
+        for number in np.unique(numbers[numbers >= 0]).tolist():
+            at_number = (numbers == number) & ~at_cluster
+            at_barrier = at_number.reshape(blocks, -1)
+            expected = np.where(at_barrier, counts.reshape(blocks, -1), 0).max(axis=1)
+            present = _threads_of_warps(at_number, blocks)
+            for block in self._arrived_at(number):
+                present[block] += self._arrived[block, number]
+            whole = at_barrier.sum(axis=1) == in_block
+            opens = at_barrier.any(axis=1) & np.where(expected, present >= expected, whole)
+            released |= (at_barrier & opens[:, None]).reshape(-1)
+            for block in np.flatnonzero(opens).tolist():
+                self._arrived.pop((block, number), None)
         if released.any():
             return released
         if np.array_equal(waiting, self._chunk.scheduler.live):
             self._raise_deadlock(parked, counts)
         return waiting & ~at_cluster
+
+    def _arrived_at(self, number: int) -> list[int]:
+        """The blocks in which warps have arrived at a barrier without waiting."""
+        return [block for block, other in self._arrived if other == number]
 
     def _is_cluster_complete(self) -> Mask:
         """Whether each lane may pass the barrier of its cluster at which it arrived last.
@@ -118,6 +127,10 @@ class PartialBarriers:
         return np.broadcast_to(value, self._lanes)
 
 
-def _threads_of_warps(lanes: Mask) -> int:
-    """The threads of all warps that have one of these lanes: barriers count whole warps."""
-    return int(lanes.reshape(-1, WARP_SIZE).any(axis=1).sum()) * WARP_SIZE
+def _threads_of_warps(lanes: Mask, blocks: int) -> Lanes:
+    """The threads of all warps that have one of these lanes, in each of the blocks.
+
+    Barriers count whole warps.
+    """
+    warps = lanes.reshape(blocks, -1, WARP_SIZE).any(axis=2)
+    return np.asarray(warps.sum(axis=1) * WARP_SIZE)
