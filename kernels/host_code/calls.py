@@ -540,7 +540,7 @@ def record_launch(
             machine.line,
             machine.source_name,
             machine.frame.function,
-            tuple(machine.constants),
+            tuple(machine.constants.items()),
             machine.exploring > 0,
             machine.loops > 0,
             function is not None and function.template is not None and not _is_known(template),

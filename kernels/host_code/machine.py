@@ -137,7 +137,7 @@ class RecordedLaunch:
         line: Its line.
         source_name: Its file.
         function: The function that makes it.
-        constants: The `__constant__` variables that were filled before.
+        constants: The `__constant__` variables that were filled before, with their tensor maps.
         is_explored: Whether the program, as it is run without arguments, would not make it.
         in_loop: Whether it is made in a loop, of which this is the first pass.
         is_undeduced: Whether the kernel is a template whose arguments are not known.
@@ -154,7 +154,7 @@ class RecordedLaunch:
     line: int
     source_name: str
     function: str
-    constants: tuple[str, ...] = ()
+    constants: tuple[tuple[str, tuple[EncodedMap, ...]], ...] = ()
     is_explored: bool = False
     in_loop: bool = False
     is_undeduced: bool = False
@@ -190,7 +190,8 @@ class Machine:
         launches: The launches so far.
         line_counts: How often each line launched a kernel.
         surplus: Counts launches that were not recorded, since their lines had made enough.
-        constants: The `__constant__` variables that were filled.
+        constants: The `__constant__` variables that were filled, with the tensor maps that went
+            there.
         time: Counts events.
         steps: Counts nodes.
         line: The line of the statement that is executed.
@@ -221,7 +222,7 @@ class Machine:
     launches: list[RecordedLaunch] = field(default_factory=list)
     line_counts: Counter[object] = field(default_factory=Counter)
     surplus: int = 0
-    constants: dict[str, None] = field(default_factory=dict)
+    constants: dict[str, tuple[EncodedMap, ...]] = field(default_factory=dict)
     time: int = 0
     steps: int = 0
     idle_steps: int = 0  # of loops that launch nothing

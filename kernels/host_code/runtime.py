@@ -34,6 +34,7 @@ from memlab.kernels.host_code.tensor_maps import (
     encode_im2col,
     encode_tiled,
     find_entry_point,
+    maps_at,
     replace_address,
 )
 from memlab.kernels.host_code.values import (
@@ -174,9 +175,10 @@ def _memset(machine: Machine, arguments: Sequence[Node], template: Sequence[str]
 def _memcpy_to_symbol(
     machine: Machine, arguments: Sequence[Node], template: Sequence[str] | None
 ) -> Value:
-    _values(machine, arguments)
+    values = _values(machine, arguments)
     if arguments:
-        machine.constants[text_of(arguments[0]).lstrip("&").partition("[")[0]] = None
+        name = text_of(arguments[0]).lstrip("&").partition("[")[0]
+        machine.constants[name] = maps_at(_at(values, 1))
     return number_value(0)
 
 

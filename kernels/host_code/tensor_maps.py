@@ -101,6 +101,16 @@ def find_entry_point(
     return found
 
 
+def maps_at(source: Value) -> tuple[EncodedMap, ...]:
+    """The tensor maps that a pointer points to; empty where there are others."""
+    if isinstance(source, Address):
+        return (source.cell.value,) if isinstance(source.cell.value, EncodedMap) else ()
+    allocation = allocation_of(source)
+    cells = [] if allocation is None else sorted(allocation.elements.items())
+    maps = tuple(cell.value for _, cell in cells if isinstance(cell.value, EncodedMap))
+    return maps if len(maps) == len(cells) else ()
+
+
 def copy_maps(machine: Machine, to: Value, source: Value) -> None:
     """Copy the tensor maps that a pointer points to, as `cudaMemcpy` does."""
     if isinstance(source, Address):

@@ -42,6 +42,7 @@ from memlab.kernels.user.arguments.specifications import (
 )
 from memlab.kernels.user.arguments.tensor_maps import (
     EXAMPLE,
+    POINTER_BYTES,
     points_to_tensor_maps,
     takes_tensor_map,
 )
@@ -206,7 +207,10 @@ def propose_launch(
         except _Gap as gap:
             args.append(None)
             gaps[index] = str(gap)
-    constants = _constants(launch, signature)
+    try:
+        constants = _constants(launch, signature, around)
+    except _Gap as gap:
+        constants, gaps[-1] = (), str(gap)
     known = _known_symbols(kernel)
     written = " ".join(
         map(
@@ -217,6 +221,7 @@ def propose_launch(
                 *(kernel.cluster or cluster),
                 kernel.shared or shared,
                 *(kernel.args or filter(None, args)),
+                *(kernel.constants or constants),
             ),
         )
     )
@@ -368,6 +373,13 @@ def _tensor_maps(
     maps = list(_maps_in(value))
     if not maps:
         raise _Gap(f"points to tensor maps, which the host code does not tell: write {EXAMPLE}")
+    return _listed_maps(parameter, maps, use, around)
+
+
+def _listed_maps(
+    parameter: KernelParameter, maps: Sequence[EncodedMap], use: PointerUse, around: _Surroundings
+) -> str:
+    """The specification of tensor maps, each of whose arrays is named after a parameter."""
     texts = [
         _tensor_map(replace(parameter, name=f"{parameter.name}.{number}"), each, use, around)
         for number, each in enumerate(maps)
@@ -632,11 +644,25 @@ def _told_fill(dtype: str, content: Content, names: _Names) -> str:
     return f"{word}:{low.text(names)}:{high.text(names)}"
 
 
-def _constants(launch: RecordedLaunch, signature: Signature) -> tuple[str, ...]:
-    """Fills for the `__constant__` variables that the host code fills."""
+def _constants(
+    launch: RecordedLaunch, signature: Signature, around: _Surroundings
+) -> tuple[str, ...]:
+    """Fills for the `__constant__` variables that the host code fills.
+
+    Raises:
+        _Gap: The kernel uses a tensor map there, of which the host code does not tell all.
+    """
     names = {variable.name.rpartition("::")[2]: variable for variable in signature.variables}
-    return tuple(
-        f"{names[name].name}=random"
-        for name in launch.constants
-        if name in names and (names[name].dtype or names[name].member_dtype)
-    )
+    texts = []
+    for name, maps in launch.constants:
+        if name not in names:
+            continue
+        variable = names[name]
+        if maps and variable.linkage_name in signature.used:
+            parameter = KernelParameter(variable.name, "pointer", "", "", POINTER_BYTES)
+            # What the kernel does through a map in constant memory is not known.
+            text = _listed_maps(parameter, maps, PointerUse(True, True), around)
+            texts.append(f"{variable.name}={text}")
+        elif not maps and (variable.dtype or variable.member_dtype):
+            texts.append(f"{variable.name}=random")
+    return tuple(texts)

@@ -28,3 +28,29 @@ __global__ void moved()
     asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;" ::: "memory");
   }
 }
+
+void encode(CUtensorMap *map, float *data)
+{
+  cuuint64_t extents[2] = {32, 16}, strides[1] = {128};
+  cuuint32_t box[2] = {32, 8}, ones[2] = {1, 1};
+  cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, data, extents, strides, box, ones,
+                         CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                         CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+int main()
+{
+  float *a, *b, *host = new float[512];
+  cudaMalloc(&a, 512 * sizeof(float));
+  cudaMalloc(&b, 512 * sizeof(float));
+  for (int i = 0; i < 512; ++i) host[i] = i;
+  cudaMemcpy(a, host, 512 * sizeof(float), cudaMemcpyHostToDevice);
+  CUtensorMap one, two[2];
+  encode(&one, a);
+  encode(&two[0], a);
+  encode(&two[1], b);
+  cudaMemcpyToSymbol(source, &one, sizeof(one));
+  cudaMemcpyToSymbol(targets, two, sizeof(two));
+  moved<<<2, 32>>>();
+  cudaMemcpy(host, b, 512 * sizeof(float), cudaMemcpyDeviceToHost);
+}

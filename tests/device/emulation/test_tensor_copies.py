@@ -327,6 +327,12 @@ def test_maps_may_lie_in_constant_memory() -> None:
     assert memlab.check(f"{CONSTANT_MAPS}:moved", **launch).findings == ()
 
 
+def test_host_code_copies_maps_to_constant_memory() -> None:
+    result = memlab.run(str(CONSTANT_MAPS), device="h200")
+    expected = np.arange(512, dtype=np.float32).reshape(16, 32)
+    np.testing.assert_array_equal(result.outputs["targets.1"], expected)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
