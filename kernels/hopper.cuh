@@ -154,10 +154,12 @@ __device__ __forceinline__ void wait_for_products() {
 }
 
 // The descriptor of a matrix in shared memory whose rows of 128 bytes are swizzled, eight rows in
-// 1024 bytes (PTX ISA, "Matrix Descriptor Format"; lengths in units of 16 bytes). `pitch` is the
-// distance in bytes from one box to the next where rows run along n; otherwise it has no effect.
+// 1024 bytes (PTX ISA, "Matrix Descriptor Format"; lengths in units of 16 bytes). It takes the low
+// 18 bits of the address: in a cluster, the high ones say which block's memory it is. `pitch` is
+// the distance in bytes from one box to the next where rows run along n; otherwise it has no
+// effect.
 __device__ __forceinline__ unsigned long long describe(unsigned address, unsigned pitch) {
-  return (unsigned long long)(address >> 4) | (unsigned long long)(pitch >> 4) << 16 |
+  return (unsigned long long)((address & 0x3FFFF) >> 4) | (unsigned long long)(pitch >> 4) << 16 |
          (unsigned long long)(1024 >> 4) << 32 | (unsigned long long)1 << 62;
 }
 
