@@ -2,11 +2,13 @@
 
     python -m benchmarks.bars [FOLDER] [--only WORD...]
 
-Products stand beside cuBLAS, attention beside the fastest backend of PyTorch's
+Products stand beside cuBLAS, which is timed on the same arrays right before and right after each of
+them, since power limits the clock; attention beside the fastest backend of PyTorch's
 `scaled_dot_product_attention` (where PyTorch is installed), and copies and sums beside the ceilings
-of DRAM that `memlab peaks` measures. Each kernel is verified before it is timed; times are memlab's
-medians with cold caches. `--only` takes kernels and `products`, `attention` or `dram`. With a
-folder, also writes `…-bars.csv` to it.
+of DRAM that `memlab peaks` measures. Each kernel is verified before it is timed; times are medians
+with cold caches. The first lines name the GPU, the compiler, the clocks and the power limit.
+`--only` takes kernels and `products`, `attention` or `dram`. With a folder, also writes each row to
+`…-bars.csv` there as soon as it is measured.
 """
 
 from __future__ import annotations
@@ -15,22 +17,28 @@ import argparse
 import csv
 import statistics
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from benchmarks.gpu_results import head, prefix
-from memlab.device.compiler.compile import compile_launch
+from benchmarks.beside_cublas import Timed, time_beside_cublas
+from benchmarks.gpu_results import conditions, head, prefix
+from memlab.device.compiler.compile import CompiledKernel, compile_launch
 from memlab.device.devices import launch_limits
 from memlab.device.gpu import query as gpu_query
 from memlab.device.gpu.device import measure_launch, with_datasheet
-from memlab.device.gpu.library_baseline import measure_baseline
 from memlab.device.gpu.peaks.measure import measure_peaks
 from memlab.device.gpu.timing import TimingSettings
 from memlab.device.properties import DeviceProperties
+from memlab.errors import MemlabError
 from memlab.kernels.attention import INPUTS
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import Launch
+
+if TYPE_CHECKING:
+    from memlab.device.measurement import Verification
 
 Sizes: TypeAlias = Mapping[str, int | str]
 
@@ -70,10 +78,69 @@ DRAM: tuple[tuple[str, Sizes, str], ...] = (
 GROUPS = ("products", "attention", "dram")
 FLUSH_BYTES = 256 * 2**20
 ROUNDS = 30
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kernel at one size beside its bar.
+
+    Attributes:
+        kernel: Its name in the catalog.
+        sizes: Its parameters.
+        verified: `passed`, `failed`, or `error` where it could not be measured.
+        time_us: Its median time, microseconds.
+        rate: FLOP/s or B/s, with its unit.
+        clock_mhz: The SM clock, MHz: the median of all samples.
+        registers: Per thread; they tell which version of the compiler the code is from.
+        bar: What it stands beside.
+        bar_rate: The rate of that, in the unit of `rate`.
+        bar_clock_mhz: The SM clock while cuBLAS ran, MHz.
+        ratio: `rate` divided by `bar_rate`.
+        compiler: Who made the machine code.
+        detail: The element with the largest error, or why there is no time.
+    """
+
+    kernel: str
+    sizes: str
+    verified: str
+    time_us: str = ""
+    rate: str = ""
+    clock_mhz: str = ""
+    registers: str = ""
+    bar: str = ""
+    bar_rate: str = ""
+    bar_clock_mhz: str = ""
+    ratio: str = ""
+    compiler: str = ""
+    detail: str = ""
+
+    def values(self) -> list[str]:
+        """Its values, in the order of `HEADINGS`."""
+        return [getattr(self, name) for name in HEADINGS]
+
+
+HEADINGS = tuple(field.name for field in fields(Row))
+"""The columns of the table and of the CSV."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What a kernel stands beside.
+
+    Attributes:
+        name: `cuBLAS`, a backend of PyTorch, or a ceiling.
+        rate: FLOP/s or B/s; None where it was not measured.
+        clock_hz: The SM clock, Hz; None if it was not read.
+    """
+
+    name: str
+    rate: float | None = None
+    clock_hz: float | None = None
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Print the table; gives 1 where an output is wrong."""
+    """Print the table; gives 1 where an output is wrong or a kernel could not be measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bars", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path)
     kernels = {row[0] for rows in (PRODUCTS, ATTENTION, DRAM) for row in rows}
@@ -83,42 +150,42 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parser.parse_args(words)
     properties = with_datasheet(gpu_query.query_properties(0))
     print(head(properties.name))
-    rows = []
-    for row in measured(properties, set(options.only)):
-        rows.append(row)
-        print("  ".join(str(value).ljust(20) for value in row.values()), flush=True)
-    if options.folder is not None and rows:
-        path = options.folder / f"{prefix(properties.name)}-bars.csv"
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-    return int(any(row["verified"] != "passed" for row in rows))
+    print(conditions(properties))
+    print(_line(HEADINGS), flush=True)
+    failed = False
+    with ExitStack() as stack:
+        writer = None
+        if options.folder is not None:
+            path = options.folder / f"{prefix(properties.name)}-bars.csv"
+            # Line-buffered, so that an interrupted run leaves the rows that it measured.
+            file = path.open("w", buffering=1, encoding="utf-8", newline="")
+            writer = csv.writer(stack.enter_context(file), lineterminator="\n")
+            writer.writerow(HEADINGS)
+        for row in measured(properties, set(options.only)):
+            failed |= row.verified != "passed"
+            print(_line(replace(row, compiler="").values()), flush=True)  # the head names it
+            if writer is not None:
+                writer.writerow(row.values())
+    return int(failed)
 
 
-def measured(properties: DeviceProperties, only: set[str]) -> Iterator[dict[str, str]]:
+def measured(properties: DeviceProperties, only: set[str]) -> Iterator[Row]:
     """A row for each kernel and size: its rate, that of its bar, and their ratio."""
-    bars: dict[tuple[int | str, str], float] = {}  # of cuBLAS, by width and type
     for name, sizes in PRODUCTS:
         if not only or only & {name, "products"}:
-            launch = prepared(name, sizes, properties)
-            bar = sizes["width"], launch.defines.get("INPUT", "")
-            if bar not in bars:
-                bars[bar] = measure_baseline(0, launch, seed=0).flop_per_s
-            yield _row(launch, sizes, properties, "cuBLAS", bars[bar])
+            yield row(name, sizes, properties)
     for name, sizes in ATTENTION:
         if not only or only & {name, "attention"}:
-            launch = prepared(name, sizes, properties)
             times = attention_times(sizes)
             backend = min(times, key=lambda name: times[name], default="")
-            bar_rate = _work(launch) / times[backend] if backend else None
-            yield _row(launch, sizes, properties, backend, bar_rate)
+            flop = work(prepared(name, sizes, properties))
+            rate = flop / times[backend] if backend else None
+            yield row(name, sizes, properties, Bar(backend, rate))
     chosen = [(name, sizes, key) for name, sizes, key in DRAM if not only or only & {name, "dram"}]
     if chosen:
         rates = {rate.key: rate.value for rate in measure_peaks(0, properties).rates}
         for name, sizes, key in chosen:
-            launch = prepared(name, sizes, properties)
-            yield _row(launch, sizes, properties, key, rates[key], in_bytes=True)
+            yield row(name, sizes, properties, Bar(key, rates[key]), in_bytes=True)
 
 
 def prepared(name: str, sizes: Sizes, properties: DeviceProperties) -> Launch:
@@ -126,35 +193,70 @@ def prepared(name: str, sizes: Sizes, properties: DeviceProperties) -> Launch:
     return CATALOG[name].prepare(dict(sizes), launch_limits(properties))
 
 
-def _work(launch: Launch) -> int:
+def work(launch: Launch) -> int:
+    """The FLOPs of a launch."""
     assert launch.flop is not None
     return launch.flop
 
 
-def _row(
-    launch: Launch,
+def row(
+    name: str,
     sizes: Sizes,
     properties: DeviceProperties,
-    bar: str,
-    bar_rate: float | None,
+    bar: Bar | None = None,
     in_bytes: bool = False,
-) -> dict[str, str]:
-    compiled = compile_launch(launch, properties.compute_capability)
-    time, verification, _, _ = measure_launch(
-        0, launch, compiled, 0, TimingSettings(), None, lambda: None
+) -> Row:
+    """Measure a kernel.
+
+    Args:
+        name: The kernel.
+        sizes: Its parameters.
+        properties: The GPU's.
+        bar: What it stands beside; None for cuBLAS, which is then measured beside it.
+        in_bytes: Whether its rate is that of its compulsory bytes, not of its FLOPs.
+    """
+    found = Row(name, " ".join(f"{key}={value}" for key, value in sizes.items()), "error")
+    try:
+        launch = prepared(name, sizes, properties)
+        compiled = compile_launch(launch, properties.compute_capability)
+        if bar is None:
+            timed, verification, library = time_beside_cublas(launch, compiled, SEED)
+            bar = Bar("cuBLAS", work(launch) / library.seconds, library.clock_hz)
+        else:
+            timed, verification = time_alone(launch, compiled)
+    except MemlabError as error:
+        return replace(found, detail=str(error))
+    rate = (launch.compulsory_bytes if in_bytes else work(launch)) / timed.seconds
+    return replace(
+        found,
+        verified=verification.status,
+        time_us=f"{timed.seconds * 1e6:.1f}",
+        rate=f"{rate / 1e12:.4g} {'TB/s' if in_bytes else 'TFLOP/s'}",
+        clock_mhz=_mhz(timed.clock_hz),
+        registers=str(compiled.resources.registers_per_thread or ""),
+        bar=bar.name,
+        bar_rate="" if bar.rate is None else f"{bar.rate / 1e12:.4g}",
+        bar_clock_mhz=_mhz(bar.clock_hz),
+        ratio="" if bar.rate is None else f"{rate / bar.rate:.3f}",
+        compiler=compiled.compiler,
+        detail="" if verification.status == "passed" else verification.worst,
     )
-    rate = (launch.compulsory_bytes if in_bytes else _work(launch)) / time.median_s
-    return {
-        "kernel": launch.kernel,
-        "sizes": " ".join(f"{name}={value}" for name, value in sizes.items()),
-        "verified": verification.status,
-        "time_us": f"{time.median_s * 1e6:.1f}",
-        "rate": f"{rate / 1e12:.4g} {'TB/s' if in_bytes else 'TFLOP/s'}",
-        "clock_MHz": "" if time.clock_hz is None else f"{time.clock_hz / 1e6:.0f}",
-        "bar": bar,
-        "bar_rate": "" if bar_rate is None else f"{bar_rate / 1e12:.4g}",
-        "ratio": "" if bar_rate is None else f"{rate / bar_rate:.3f}",
-    }
+
+
+def time_alone(launch: Launch, compiled: CompiledKernel) -> tuple[Timed, Verification]:
+    """Verify and time a kernel as `memlab run` does."""
+    time, verification, _, _ = measure_launch(
+        0, launch, compiled, SEED, TimingSettings(), None, lambda: None
+    )
+    return Timed(time.median_s, time.clock_hz), verification
+
+
+def _line(values: Iterable[str]) -> str:
+    return "  ".join(value.ljust(12) for value in values).rstrip()
+
+
+def _mhz(clock_hz: float | None) -> str:
+    return "" if clock_hz is None else f"{clock_hz / 1e6:.0f}"
 
 
 def attention_times(sizes: Sizes) -> dict[str, float]:

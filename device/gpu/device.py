@@ -225,11 +225,7 @@ def measure_launch(
         DeviceError: The GPU cannot be used.
         MemlabError: The kernel faulted or did not end.
     """
-    positions = {
-        output.name: checked_positions(launch, output.shape, seed)
-        for output in launch.outputs
-        if output.name in launch.references
-    }
+    positions = compared_positions(launch, seed)
     # A reference may be a function that another process cannot import.
     sent = replace(launch, references={})
     task = (index, sent, compiled, seed, positions, settings, keep_outputs)
@@ -242,6 +238,15 @@ def measure_launch(
         cold, warm, event_pair = worker.result(progress)
     outputs = Outputs(arrays, missing="") if keep_outputs else Outputs()
     return summarize_time(cold, warm, event_pair), verification, outputs, meanwhile_result
+
+
+def compared_positions(launch: Launch, seed: int) -> dict[str, NDArray[np.int64]]:
+    """The elements of each output with a reference that are compared with it, by output."""
+    return {
+        output.name: checked_positions(launch, output.shape, seed)
+        for output in launch.outputs
+        if output.name in launch.references
+    }
 
 
 def run_and_time(
@@ -265,21 +270,7 @@ def run_and_time(
     link.report("preparing inputs")
     with GpuSession(index, link, settings.timeout_s) as session:
         ready = prepare_on_gpu(session, launch, compiled, seed)
-        link.report(f"running {launch.kernel}")
-        with translated_errors(launch.kernel):
-            ready.run_once()
-        session.synchronize(launch.kernel)
-        compared, kept = {}, {}
-        for output in launch.outputs:
-            chosen = positions.get(output.name)  # None without a reference
-            values = None
-            if keep_outputs or chosen is not None:
-                values = ready.read(session, output)
-            compared[output.name] = _compared_elements(output, values, chosen)
-            if keep_outputs:
-                kept[output.name] = values
-        link.hand_over((compared, kept))
-        link.wait()
+        hand_over_outputs(link, session, launch, ready, positions, keep_outputs)
         _discard_stdout()
         link.report("timing, caches cold")
         cold = session.time(
@@ -291,6 +282,44 @@ def run_and_time(
         )
         event_pair = session.time(lambda: None, EVENT_PAIR_SETTINGS, flush=False)
         return cold, warm, event_pair
+
+
+def hand_over_outputs(
+    link: WorkerLink,
+    session: GpuSession,
+    launch: Launch,
+    ready: LoadedLaunch,
+    positions: Mapping[str, NDArray[np.int64]],
+    keep_outputs: bool = False,
+) -> None:
+    """Run a launch once, hand its outputs over, and wait until the caller has looked at them.
+
+    Args:
+        link: Takes the outputs' elements at `positions` and the whole outputs, both by name.
+        session: The GPU.
+        launch: The launch.
+        ready: Its code and arrays.
+        positions: The elements to compare, by output.
+        keep_outputs: Whether the whole outputs are handed over.
+
+    Raises:
+        MemlabError: The kernel faulted or did not end.
+    """
+    link.report(f"running {launch.kernel}")
+    with translated_errors(launch.kernel):
+        ready.run_once()
+    session.synchronize(launch.kernel)
+    compared, kept = {}, {}
+    for output in launch.outputs:
+        chosen = positions.get(output.name)  # None without a reference
+        values = None
+        if keep_outputs or chosen is not None:
+            values = ready.read(session, output)
+        compared[output.name] = _compared_elements(output, values, chosen)
+        if keep_outputs:
+            kept[output.name] = values
+    link.hand_over((compared, kept))
+    link.wait()
 
 
 def _discard_stdout() -> None:

@@ -42,6 +42,7 @@ class Gpu:
         maximum_sm_clock_hz: The highest clock of the multiprocessors, Hz.
         application_sm_clock_hz: The clock set for applications, Hz; None if the GPU has none.
         memory_clock_hz: The current clock of the memory, Hz.
+        power_limit_w: The power that the GPU may take, watts; None if it has no limit to tell.
         slowdowns: Why the clock is currently lowered, values of `SLOWDOWN_REASONS`.
         free_memory_bytes: Memory that no process holds, bytes.
         total_memory_bytes: All memory, bytes.
@@ -57,6 +58,7 @@ class Gpu:
     maximum_sm_clock_hz: int | None = None
     application_sm_clock_hz: int | None = None
     memory_clock_hz: int | None = None
+    power_limit_w: float | None = None
     slowdowns: tuple[str, ...] = ()
     free_memory_bytes: int | None = None
     total_memory_bytes: int | None = None
@@ -197,6 +199,7 @@ def _query_gpu(nvml: Nvml, index: int) -> Gpu:
     handle = library.nvmlDeviceGetHandleByIndex(index)
     memory = nvml.ask("nvmlDeviceGetMemoryInfo", handle)
     mode = nvml.ask("nvmlDeviceGetComputeMode", handle)
+    limit_mw = nvml.ask("nvmlDeviceGetEnforcedPowerLimit", handle)
     major, minor = library.nvmlDeviceGetCudaComputeCapability(handle)
     return Gpu(
         index=index,
@@ -207,6 +210,7 @@ def _query_gpu(nvml: Nvml, index: int) -> Gpu:
         maximum_sm_clock_hz=nvml.clock_hz(handle, NVML_CLOCK_SM, "MaxClockInfo"),
         application_sm_clock_hz=nvml.clock_hz(handle, NVML_CLOCK_SM, "ApplicationsClock"),
         memory_clock_hz=nvml.clock_hz(handle, NVML_CLOCK_MEMORY),
+        power_limit_w=None if limit_mw is None else limit_mw / 1000,
         slowdowns=nvml.slowdown_reasons(handle),
         free_memory_bytes=None if memory is None else memory.free,
         total_memory_bytes=None if memory is None else memory.total,

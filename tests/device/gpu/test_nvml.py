@@ -33,6 +33,7 @@ def library_that(**refused: bool) -> SimpleNamespace:
         nvmlDeviceGetCurrentClocksEventReasons=lambda handle: 0x04 | 0x40 | 0x01,
         nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(free=7 * 2**30, total=9 * 2**30),
         nvmlDeviceGetComputeMode=lambda handle: 3,
+        nvmlDeviceGetEnforcedPowerLimit=lambda handle: 700_000,
     )
     library.nvmlInit = lambda: setattr(library, "open", library.open + 1)
     library.nvmlShutdown = lambda: setattr(library, "open", library.open - 1)
@@ -53,6 +54,7 @@ def test_a_gpus_state_is_in_base_units_and_words(monkeypatch: pytest.MonkeyPatch
 
     assert gpu.sm_clock_hz == 1_755_000_000
     assert gpu.memory_clock_hz == 3_201_000_000
+    assert gpu.power_limit_w == 700.0
     assert gpu.slowdowns == ("power limit", "hardware thermal limit")  # idle, bit 0, is none
     assert gpu.free_memory_bytes == 7 * 2**30
     assert gpu.compute_mode == "exclusive process"
