@@ -298,7 +298,7 @@ def with_file_launch(kernel: "UserKernel", device: str | None, quiet: bool) -> "
     if not quiet:
         proposal = found.proposal
         how = " in a loop" if proposal.in_loop else ""
-        how += ", but the program does not come there without arguments" * proposal.is_explored
+        how += f", but {proposal.doubt}" if proposal.doubt else ""
         print_message(
             f"line {found.line} launches it{how}: memlab run {file_launches.command_line(proposal)}"
         )
@@ -321,10 +321,10 @@ def launched_kernels(kernel: "UserKernel", device: str | None) -> "list[UserKern
         )
     properties = open_device(device).properties
     found = file_launches.file_launches(kernel, properties)
-    reasons = {launch.reason for launch in found}
+    reasons = {launch.reason for launch in found.launches}
     if len(reasons) == 1 and "" not in reasons:  # such as a header that is missing
         raise UsageError(reasons.pop())
-    for launch in found:
+    for launch in found.launches:
         if launch.is_complete:
             continue
         if launch.symbols:
@@ -333,14 +333,21 @@ def launched_kernels(kernel: "UserKernel", device: str | None) -> "list[UserKern
             number, reason = next(iter(launch.proposal.gaps.items()))
             lack = reason if number < 0 else f"argument {number} {reason}"
         elif launch.proposal is not None:
-            lack = "the program does not come there without arguments: name the kernel to run it"
+            lack = f"{launch.proposal.doubt}: name the kernel to run it"
         else:
             lack = launch.reason
         print_message(f"left out {kernel.source}:{launch.entry} (line {launch.line}): {lack}")
     complete = [
-        launch.proposal.kernel for launch in found if launch.is_complete and launch.proposal
+        launch.proposal.kernel
+        for launch in found.launches
+        if launch.is_complete and launch.proposal
     ]
-    if not found:
+    if found.stop:
+        print_message(
+            f"memlab followed {kernel.source} only {found.stop}: kernels that it launches later "
+            f"are left out; name them, as in {kernel.source}:ENTRY"
+        )
+    elif not found.launches:
         raise UsageError(
             f"{kernel.source} launches no kernel: name one, as in {kernel.source}:ENTRY"
         )

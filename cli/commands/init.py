@@ -106,7 +106,7 @@ def _kernels_and_launches(
     from memlab.launching import kernel_signatures
 
     properties = open_device(device).properties
-    launches = () if is_compiled(kernel) else file_launches(kernel, properties)
+    launches = () if is_compiled(kernel) else file_launches(kernel, properties).launches
     made = [
         (signature, launch.proposal)
         for launch in launches

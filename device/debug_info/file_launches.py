@@ -19,6 +19,7 @@ from memlab.device.debug_info.parameter_uses import ParameterUses, parameter_use
 from memlab.device.occupancy import BlockRequirements, compute_occupancy
 from memlab.errors import MemlabError, UsageError
 from memlab.kernels.host_code.calls import UNKNOWN_MARK, UNKNOWN_TYPE
+from memlab.kernels.host_code.reading import Reading, read_host_code
 from memlab.kernels.user.expressions import split_list
 from memlab.kernels.user.kernel import (
     compile_options,
@@ -116,6 +117,19 @@ class FileLaunch:
         return self.proposal is not None and self.proposal.is_told
 
 
+@dataclass(frozen=True)
+class FileLaunches:
+    """The launched kernels of a file.
+
+    Attributes:
+        launches: Each kernel's first launch that is told best.
+        stop: How far memlab followed the program where it may launch more, as `Reading.stop`.
+    """
+
+    launches: tuple[FileLaunch, ...]
+    stop: str
+
+
 def needs_launch(kernel: UserKernel, *, executed: bool = True) -> bool:
     """Whether a kernel lacks what a launch in its file may tell.
 
@@ -191,8 +205,20 @@ def _find_launch(kernel: UserKernel, properties: DeviceProperties) -> FileLaunch
 def _select_launches(
     kernel: UserKernel, properties: DeviceProperties, known: Mapping[str, int | Fraction]
 ) -> tuple[str, Sequence[RecordedLaunch]] | None:
-    """The launches of a kernel in its file, with values of numbers that the host code lacks."""
-    groups = _launches_by_entry(kernel, properties, known)
+    """The launches of a kernel in its file, with values of numbers that the host code lacks.
+
+    Raises:
+        UsageError: None was met before memlab stopped following the program.
+        SeveralLaunches: The file launches several kernels and none is named.
+    """
+    reading = _read_launches(kernel, properties, known)
+    groups = _launches_by_entry(kernel, properties, known, reading)
+    if reading.stop and kernel.entry and not groups:
+        raise UsageError(
+            f"{kernel.target}: memlab followed the host code only {reading.stop} and met no launch "
+            "of it: give --grid, --block and one --arg for each argument, or let 'memlab init "
+            f"{shlex.quote(kernel.source)}' write them into a file"
+        )
     made = {
         entry: launches
         for entry, launches in groups.items()
@@ -222,8 +248,8 @@ def _is_told(found: FileLaunch, kernel: UserKernel) -> bool:
     return not found.proposal.gaps or bool(kernel.args)
 
 
-def file_launches(kernel: UserKernel, properties: DeviceProperties) -> tuple[FileLaunch, ...]:
-    """List the kernels that a file launches, each with its first launch that is told best.
+def file_launches(kernel: UserKernel, properties: DeviceProperties) -> FileLaunches:
+    """Find the kernels that a file launches, each with its first launch that is told best.
 
     Args:
         kernel: The file, with or without an entry, and the options of the compiler.
@@ -232,10 +258,11 @@ def file_launches(kernel: UserKernel, properties: DeviceProperties) -> tuple[Fil
     Raises:
         UsageError: There is no such file, or a definition is malformed.
     """
-    return tuple(
-        _file_launch(kernel, entry, launches, properties.compute_capability)
-        for entry, launches in _few_explored(_launches_by_entry(kernel, properties, {})).items()
-    )
+    reading = _read_launches(kernel, properties, {})
+    groups = _few_explored(_launches_by_entry(kernel, properties, {}, reading))
+    architecture = properties.compute_capability
+    launches = (_file_launch(kernel, *group, architecture) for group in groups.items())
+    return FileLaunches(tuple(launches), reading.stop)
 
 
 def _few_explored(
@@ -322,19 +349,21 @@ def _parameter_uses(
 
 
 def _launches_by_entry(
-    kernel: UserKernel, properties: DeviceProperties, known: Mapping[str, int | Fraction]
+    kernel: UserKernel,
+    properties: DeviceProperties,
+    known: Mapping[str, int | Fraction],
+    reading: Reading,
 ) -> dict[str, list[RecordedLaunch]]:
     """The launches of the kernel, or of all kernels of the file, by their entries."""
     groups: dict[str, list[RecordedLaunch]] = {}
-    launches = _read_launches(kernel, properties, known)
-    for launch in launches:
+    for launch in reading.launches:
         if launch.is_undeduced:
             continue
         entry = launch_entry(launch)
         if _matches(kernel.entry, entry):
             groups.setdefault(entry, []).append(launch)
     if "<" in kernel.entry and not groups:
-        return _launches_with_arguments(kernel, properties, known, launches)
+        return _launches_with_arguments(kernel, properties, known, reading.launches)
     if kernel.entry and len(groups) > 1:  # several instantiations: the first that is made
         first = next(
             (entry for entry, group in groups.items() if not group[0].is_explored),
@@ -361,7 +390,10 @@ def _launches_with_arguments(
         if own.startswith(UNKNOWN_MARK) and text.strip().isdecimal()
     }
     if not numbers.keys() <= known.keys():  # what they decide, such as the block
-        return _launches_by_entry(kernel, properties, {**numbers, **known})
+        known = {**numbers, **known}
+        return _launches_by_entry(
+            kernel, properties, known, _read_launches(kernel, properties, known)
+        )
     listed = [replace(launch, template_arguments=None) for launch, _ in fitting]
     return {kernel.entry: listed} if listed else {}
 
@@ -402,16 +434,14 @@ def _plain(text: str) -> str:
 
 def _read_launches(
     kernel: UserKernel, properties: DeviceProperties, known: Mapping[str, int | Fraction]
-) -> tuple[RecordedLaunch, ...]:
-    from memlab.kernels.host_code.reading import read_launches
-
+) -> Reading:
     source = read_source(kernel)
     headers = own_header_texts(source, kernel.source, compile_options(kernel))
     if not any("<<<" in text or "cudaLaunch" in text for text in (source, *headers.values())):
-        return ()
+        return Reading(())
     defines, device = parse_defines(kernel), _cuda_properties(properties)
     blocks_per_sm = _BlocksPerSm(kernel, properties)
-    return read_launches(source, kernel.source, headers, defines, known, device, blocks_per_sm)
+    return read_host_code(source, kernel.source, headers, defines, known, device, blocks_per_sm)
 
 
 @dataclass

@@ -541,10 +541,12 @@ def record_launch(
             machine.source_name,
             machine.frame.function,
             tuple(machine.constants.items()),
-            machine.exploring > 0,
-            machine.loops > 0,
-            function is not None and function.template is not None and not _is_known(template),
-            None if cluster is None else _extents(as_dim3(machine.settled(cluster))),
+            is_explored=machine.exploring > 0,
+            in_loop=machine.loops > 0,
+            is_undeduced=function is not None
+            and function.template is not None
+            and not _is_known(template),
+            cluster=None if cluster is None else _extents(as_dim3(machine.settled(cluster))),
         )
     )
     parameters = function.parameters if function is not None else ()

@@ -55,7 +55,7 @@ NOT_NUMBERS = (Text, Record, Container, Lambda, Tensor, EncodedMap)
 
 
 class StepLimit(Exception):
-    """The host code takes too long to evaluate; what was found so far counts."""
+    """The host code takes more than `MAX_STEPS` to evaluate; what was found so far counts."""
 
 
 class ControlFlow(Exception):
@@ -139,6 +139,8 @@ class RecordedLaunch:
         function: The function that makes it.
         constants: The `__constant__` variables that were filled before, with their tensor maps.
         is_explored: Whether the program, as it is run without arguments, would not make it.
+        stop: Where memlab stopped following the program, as in `Reading`: it may still make a
+            launch that is explored.
         in_loop: Whether it is made in a loop, of which this is the first pass.
         is_undeduced: Whether the kernel is a template whose arguments are not known.
         cluster: Blocks of a cluster in x, y and z, from a launch attribute; None without it.
@@ -156,6 +158,7 @@ class RecordedLaunch:
     function: str
     constants: tuple[tuple[str, tuple[EncodedMap, ...]], ...] = ()
     is_explored: bool = False
+    stop: str = ""
     in_loop: bool = False
     is_undeduced: bool = False
     cluster: tuple[Value, Value, Value] | None = None

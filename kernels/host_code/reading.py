@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,13 @@ from memlab.kernels.host_code.arithmetic import in_width, number_value
 from memlab.kernels.host_code.calls import UNKNOWN_TYPE, enter, template_texts
 from memlab.kernels.host_code.evaluation import evaluate
 from memlab.kernels.host_code.execution import declaration, execute
-from memlab.kernels.host_code.machine import ControlFlow, Machine, RecordedLaunch, StepLimit
+from memlab.kernels.host_code.machine import (
+    MAX_STEPS,
+    ControlFlow,
+    Machine,
+    RecordedLaunch,
+    StepLimit,
+)
 from memlab.kernels.host_code.preprocessor import preprocess
 from memlab.kernels.host_code.program import Function, names_in, read_program, written_type
 from memlab.kernels.host_code.structures import dependent_type
@@ -29,6 +37,20 @@ if TYPE_CHECKING:
     from memlab.kernels.host_code.program import Program
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What following the host code of a file tells.
+
+    Attributes:
+        launches: The launches in the order in which they are made.
+        stop: How far memlab followed the program, `for 100,000 steps`, where that is not to its
+            end: it may make more launches, and those that are explored. Empty at its end.
+    """
+
+    launches: tuple[RecordedLaunch, ...]
+    stop: str = ""
+
+
 def read_launches(
     source: str,
     source_name: str,
@@ -38,6 +60,21 @@ def read_launches(
     device: Mapping[str, int | tuple[int, ...]] | None = None,
     blocks_per_sm: Callable[[str, int, int], int | None] | None = None,
 ) -> tuple[RecordedLaunch, ...]:
+    """Read the launches of a file; arguments as in `read_host_code`, whose launches it returns."""
+    return read_host_code(
+        source, source_name, headers, defines, known, device, blocks_per_sm
+    ).launches
+
+
+def read_host_code(
+    source: str,
+    source_name: str,
+    headers: Mapping[str, str],
+    defines: Mapping[str, str],
+    known: Mapping[str, int | Fraction] | None = None,
+    device: Mapping[str, int | tuple[int, ...]] | None = None,
+    blocks_per_sm: Callable[[str, int, int], int | None] | None = None,
+) -> Reading:
     """Read the launches of a file: those of its `main`, then those of functions it does not call.
 
     A function template is called with the arguments of each of its explicit instantiations.
@@ -54,9 +91,10 @@ def read_launches(
             told.
 
     Returns:
-        The launches in the order in which they are made. The first pass of a loop counts.
+        The launches, of loops those of the first pass, and whether there may be more.
     """
     machine: Machine | None = None
+    stop = ""
     try:
         program = read_program(preprocess(source, source_name, headers, defines))
         machine = Machine(
@@ -77,9 +115,14 @@ def read_launches(
                 continue
             for template in _instantiations(machine, function) or [()]:
                 _run(machine, function, template)
-    except (StepLimit, RecursionError):
-        pass  # what was found so far
-    return tuple(machine.launches) if machine is not None else ()
+    except StepLimit:
+        stop = f"for {MAX_STEPS:,} steps"
+    except RecursionError:
+        stop = f"to a nesting of {sys.getrecursionlimit():,} calls"
+    launches = machine.launches if machine is not None else ()
+    return Reading(
+        tuple(replace(each, stop=stop) if each.is_explored else each for each in launches), stop
+    )
 
 
 def _define_globals(machine: Machine) -> None:

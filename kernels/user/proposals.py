@@ -78,6 +78,8 @@ class ProposedLaunch:
         in_loop: Whether the launch is the first of a loop.
         is_explored: Whether the program does not make it when it is run without arguments, so that
             its sizes may not suit it.
+        stop: How far memlab followed the program where it may still make an explored launch, as
+            `RecordedLaunch.stop`.
         sizes: The symbols that are sizes of arrays alone, with the names of the arrays and the
             bytes of what they count.
     """
@@ -90,12 +92,22 @@ class ProposedLaunch:
     source_name: str
     in_loop: bool
     is_explored: bool
+    stop: str = ""
     sizes: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     @property
     def is_told(self) -> bool:
         """Whether the file tells all of it, as the program makes it."""
         return not (self.gaps or self.symbols or self.is_explored)
+
+    @property
+    def doubt(self) -> str:
+        """Why the program may not make it, as a sentence; empty where it does."""
+        if not self.is_explored:
+            return ""
+        if self.stop:
+            return f"memlab followed the program only {self.stop} and did not see it come there"
+        return "the program does not come there without arguments"
 
 
 @dataclass
@@ -246,6 +258,7 @@ def propose_launch(
         launch.source_name,
         launch.in_loop,
         launch.is_explored,
+        launch.stop,
         around.sizes,
     )
 

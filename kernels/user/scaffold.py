@@ -225,8 +225,8 @@ def _launched_lines(signature: Signature, launch: ProposedLaunch) -> Iterator[st
     kernel = launch.kernel
     first = ", the first of a loop" if launch.in_loop else ""
     yield f"# The launch of {Path(launch.source_name).name}, line {launch.line}{first}."
-    if launch.is_explored:
-        yield "# The program does not come there without arguments: check that the sizes suit it."
+    if launch.doubt:
+        yield f"# {launch.doubt[0].upper()}{launch.doubt[1:]}: check that the sizes suit it."
     if launch.symbols:
         listed = ", ".join(f"{symbol} = 1024" for symbol in launch.symbols)
         given = " ".join(f"--set {symbol}=1024" for symbol in launch.symbols)

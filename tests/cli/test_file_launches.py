@@ -359,3 +359,50 @@ def test_arguments_of_a_template_that_no_call_tells(
     found = with_file_launch(kernel, load_datasheet("h200"), executed=False)
     launch = (found.grid, found.block, found.args[-1]) if found.grid else None
     assert launch == expected
+
+
+LONG_LOOPS = "\n".join(
+    f"for (int i{number} = 0; i{number} < 64; ++i{number}) count += work(i{number} * 3);"
+    for number in range(70)
+)
+LONG = f"""\
+__global__ void early(float* y, int n) {{ if (threadIdx.x < n) y[threadIdx.x] = 1; }}
+__global__ void late(float* y, int n) {{ if (threadIdx.x < n) y[threadIdx.x] = 2; }}
+int work(int b) {{ int s = 0; for (int j = 0; j < 50; ++j) s += b * j % 5; return s; }}
+int main() {{
+  float* y; int n = 256, count = 0;
+  cudaMalloc(&y, n * sizeof(float));
+  if (n > 5000) early<<<1, 256>>>(y, n);
+  {LONG_LOOPS}
+  early<<<2, 256>>>(y, n);
+  late<<<1, 256>>>(y, n);
+}}
+"""
+"""A program that is too long to follow to its last two launches."""
+
+
+def test_a_program_that_is_too_long_to_follow(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("long.cu").write_text(LONG)
+    doubt = "memlab followed the program only for 100,000 steps and did not see it come there"
+
+    assert main(["run", "long.cu:early"]) == 0
+    printed = capsys.readouterr().err
+    assert f"line 7 launches it, but {doubt}: memlab run long.cu:early --grid 1" in printed
+
+    assert main(["run", "long.cu:late"]) == 2
+    assert capsys.readouterr().err.strip() == (
+        "memlab: error: long.cu:late: memlab followed the host code only for 100,000 steps and met "
+        "no launch of it: give --grid, --block and one --arg for each argument, or let 'memlab "
+        "init long.cu' write them into a file"
+    )
+    assert main(["run", "long.cu:late", "--grid=1", "--block=256", "--arg=f32[256]"]) == 2
+    assert "memlab followed" not in capsys.readouterr().err
+
+    assert main(["run", "long.cu", "--all"]) == 2
+    printed = capsys.readouterr().err
+    assert f"left out long.cu:early (line 7): {doubt}: name the kernel to run it" in printed
+    assert "kernels that it launches later are left out; name them, as in long.cu:ENTRY" in printed
+
+    assert main(["init", "long.cu"]) == 0
+    table = Path("memlab.toml").read_text("utf-8").partition("[kernels.late]")[0]
+    assert f"# M{doubt[1:]}: check that the sizes suit it." in table
