@@ -86,6 +86,7 @@ class ModuleVariable:
         member_dtype: As in `KernelParameter`.
         initialized: Whether it has initial values other than zeros.
         structure: As in `KernelParameter`.
+        is_tensor_map: Whether an element is a `CUtensorMap`.
     """
 
     name: str
@@ -96,6 +97,7 @@ class ModuleVariable:
     nbytes: int
     member_dtype: str = ""
     initialized: bool = False
+    is_tensor_map: bool = False
     structure: StructureType | None = field(default=None, compare=False, repr=False)
 
 

@@ -168,7 +168,8 @@ def tensor_map(
 
     Tuples are in the order of NumPy's shape, the slowest dimension first. The coordinates in the
     kernel are in the opposite order. For a `const CUtensorMap *` the map lies in global memory, and
-    a list gives it several; in a tuple it is a member of a structure.
+    a list gives it several; in a tuple it is a member of a structure; and in `constants` it is the
+    value of a `__constant__ CUtensorMap`.
 
     Examples:
         left = memlab.tensor_map(a, box=(128, 64), swizzle=128)

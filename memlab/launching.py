@@ -334,12 +334,14 @@ def prepare_launch(
 def _warn_of_zeros(variables: Sequence[ModuleVariable]) -> None:
     """Warn that `__constant__` variables hold zeros, since no option gives them values."""
     names = ", ".join(variable.name for variable in variables)
-    fillable = [
-        each.name
+    from memlab.kernels.user.arguments.tensor_maps import constant_example
+
+    fills = [
+        f"'{each.name}={constant_example(each)}'" if each.is_tensor_map else f"{each.name}=random"
         for each in variables
         if each.dtype or (each.structure is not None and not each.structure.has_pointers)
     ]
-    cure = f"use --const {fillable[0]}=random" if fillable else "memlab fills only numbers"
+    cure = f"use --const {fills[0]}" if fills else "memlab fills only numbers"
     warnings.warn(
         f"no values are given for the __constant__ {plural(len(variables), 'variable')} {names}, "
         f"so {'it holds' if len(variables) == 1 else 'they hold'} zeros: {cure}",

@@ -266,6 +266,7 @@ def _module_variable(die: Die, initialized: Collection[str]) -> ModuleVariable:
         nbytes=dwarf.type_bytes(kind),
         member_dtype=_member_dtype(element),
         initialized=dwarf.linkage_name(die) in initialized,
+        is_tensor_map="CUtensorMap" in _type_spelling(element),
         structure=_structure_type(element),
     )
 

@@ -14,8 +14,8 @@ from typing import Any
 from memlab.errors import UsageError, suggest_nearest
 from memlab.kernels.user.arguments.layout import ArgumentLayout
 from memlab.kernels.user.arguments.specifications import (
-    ConstantValues,
     ExpectedOutput,
+    GivenConstant,
     Specification,
 )
 from memlab.kernels.user.compile_commands import project_flags
@@ -107,7 +107,7 @@ class UserKernel:
     fmad: bool | None = None
     ptxas_options: tuple[str, ...] = ()
     args: tuple[str | Specification, ...] = ()
-    constants: tuple[str | ConstantValues, ...] = ()
+    constants: tuple[str | GivenConstant, ...] = ()
     expect: tuple[str | ExpectedOutput, ...] = ()
     reference: str | Callable[..., Any] = ""
     tolerance: float | None = None

@@ -34,6 +34,8 @@ from memlab.kernels.user.arguments.specifications import (
     NUMPY_DTYPES,
     TENSOR_MAP,
     ArraySpecification,
+    ConstantMaps,
+    ConstantValues,
     TensorMapSpecification,
 )
 from memlab.kernels.user.arguments.typed_binding import structure_dtype
@@ -44,7 +46,6 @@ from memlab.kernels.user.launch_options import RECORDED_OPTIONS
 if TYPE_CHECKING:
     from memlab.kernels.kernel import Limits
     from memlab.kernels.signature import LaunchBounds, ModuleVariable, Signature
-    from memlab.kernels.user.arguments.specifications import ConstantValues
     from memlab.kernels.user.compiled_source import CompiledSource
     from memlab.kernels.user.kernel import UserKernel
 
@@ -195,11 +196,12 @@ def _parse_constants(kernel: UserKernel, signature: Signature) -> tuple[Constant
             raise UsageError(
                 f"{kernel.source} has no __constant__ or __device__ variable {name!r}: {hint}"
             )
-        constants[name] = (
-            _parse_constant(variables[name], fill)
-            if isinstance(given, str)
-            else _given_constant(variables[name], given)
-        )
+        if isinstance(given, ConstantMaps):
+            constants[name] = _bind_maps(variables[name], given.maps)
+        elif isinstance(given, ConstantValues):
+            constants[name] = _given_constant(variables[name], given)
+        else:
+            constants[name] = _parse_constant(variables[name], fill)
     return tuple(constants.values())
 
 
@@ -244,23 +246,34 @@ def _with_maps(
 
 
 def _parse_maps(variable: ModuleVariable, text: str) -> Constant:
-    """Tensor maps in `__constant__` memory, one or an array of them.
+    """Tensor maps in `__constant__` memory, written as text.
 
     Raises:
         UsageError: The text is malformed, or the variable holds other things.
     """
-    label = f"--const {variable.name}"
     try:
         given = parse_specification(text)
     except UsageError as error:
-        raise UsageError(f"{label}: {error}") from None
+        raise UsageError(f"--const {variable.name}: {error}") from None
     assert isinstance(given, ArraySpecification | TensorMapSpecification)  # the word says so
+    return _bind_maps(variable, given)
+
+
+def _bind_maps(
+    variable: ModuleVariable, given: ArraySpecification | TensorMapSpecification
+) -> Constant:
+    """Tensor maps in `__constant__` memory, one or an array of them.
+
+    Raises:
+        UsageError: The variable holds other things, or another number of maps.
+    """
+    label = f"--const {variable.name}"
     maps = tensor_maps.bind_listed_maps(given, tensor_maps.listed_maps(given), variable.name, label)
     nbytes = len(maps) * TENSOR_MAP_BYTES
     if variable.dtype or variable.nbytes != nbytes:
         raise UsageError(
-            f"{label} has {variable.nbytes} bytes, and the tensor maps of {text!r} have {nbytes}: "
-            "give one for each __constant__ CUtensorMap"
+            f"{label} has {variable.nbytes} bytes, and the tensor maps of {given.text!r} have "
+            f"{nbytes}: give one for each __constant__ CUtensorMap"
         )
     shape = (len(maps), TENSOR_MAP_BYTES // 8)
     return Constant(variable.linkage_name, shape, "uint64", SingleValue(0), members=maps)
@@ -269,6 +282,8 @@ def _parse_maps(variable: ModuleVariable, text: str) -> Constant:
 def _parse_constant(variable: ModuleVariable, text: str) -> Constant:
     if text.startswith(TENSOR_MAP):
         return _parse_maps(variable, text)
+    if variable.is_tensor_map and text != "zeros":
+        raise _takes_maps(variable, text)
     dtype, shape, structure = variable.dtype, variable.shape, variable.structure
     if structure is not None and structure.has_pointers:
         raise UsageError(
@@ -303,12 +318,21 @@ def _parse_constant(variable: ModuleVariable, text: str) -> Constant:
     return Constant(variable.linkage_name, shape or (1,), NUMPY_DTYPES[dtype], fill)
 
 
+def _takes_maps(variable: ModuleVariable, text: str) -> UsageError:
+    return UsageError(
+        f"--const {variable.name} takes tensor maps, got {text!r}: write "
+        f"'{variable.name}={tensor_maps.constant_example(variable)}'"
+    )
+
+
 def _given_constant(variable: ModuleVariable, given: ConstantValues) -> Constant:
     """A variable that is filled by an array or a list from Python.
 
     Raises:
         UsageError: It does not suit the variable.
     """
+    if variable.is_tensor_map:
+        raise _takes_maps(variable, given.text.partition("=")[2])
     values = given.values
     rows = _parse_constant(variable, "random") if values.dtype.names is None else None
     constant = rows or _parse_constant(variable, ",".join(["random"] * _number_count(variable)))

@@ -16,8 +16,8 @@ from memlab.errors import UsageError
 from memlab.kernels.user import expressions
 from memlab.kernels.user.arguments import python_values
 from memlab.kernels.user.arguments.specifications import (
-    ConstantValues,
     ExpectedOutput,
+    GivenConstant,
     Specification,
 )
 from memlab.kernels.user.compiler_flags import SWITCHES
@@ -248,7 +248,7 @@ def _read_expected_outputs(what: str, value: Any) -> tuple[str | ExpectedOutput,
     return tuple(python_values.expected_output(which, array) for which, array in value.items())
 
 
-def _read_constants(what: str, value: Any) -> tuple[str | ConstantValues, ...]:
+def _read_constants(what: str, value: Any) -> tuple[str | GivenConstant, ...]:
     """Read texts `NAME=FILL`, or a mapping of variables to fills and arrays."""
     if isinstance(value, Mapping):
         return tuple(python_values.constant_values(name, each) for name, each in value.items())
@@ -258,8 +258,8 @@ def _read_constants(what: str, value: Any) -> tuple[str | ConstantValues, ...]:
             "write {'w': array}"
         )
     given = (value,) if isinstance(value, str) else value
-    texts = _read_strings(what, [each for each in given if not isinstance(each, ConstantValues)])
-    return (*texts, *(each for each in given if isinstance(each, ConstantValues)))
+    texts = _read_strings(what, [each for each in given if not isinstance(each, GivenConstant)])
+    return (*texts, *(each for each in given if isinstance(each, GivenConstant)))
 
 
 def _read_reference(what: str, value: Any) -> str | Callable[..., Any]:

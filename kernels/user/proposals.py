@@ -43,6 +43,7 @@ from memlab.kernels.user.arguments.specifications import (
 from memlab.kernels.user.arguments.tensor_maps import (
     EXAMPLE,
     POINTER_BYTES,
+    constant_example,
     points_to_tensor_maps,
     takes_tensor_map,
 )
@@ -220,7 +221,7 @@ def propose_launch(
             args.append(None)
             gaps[index] = str(gap)
     try:
-        constants = _constants(launch, signature, around)
+        constants = kernel.constants or _constants(launch, signature, around)
     except _Gap as gap:
         constants, gaps[-1] = (), str(gap)
     known = _known_symbols(kernel)
@@ -233,7 +234,7 @@ def propose_launch(
                 *(kernel.cluster or cluster),
                 kernel.shared or shared,
                 *(kernel.args or filter(None, args)),
-                *(kernel.constants or constants),
+                *constants,
             ),
         )
     )
@@ -247,7 +248,7 @@ def propose_launch(
         cluster=kernel.cluster or tuple(map(_whole_or_text, cluster)),
         shared=kernel.shared or _whole_or_text(shared),
         args=kernel.args or (() if gaps else tuple(text for text in args if text is not None)),
-        constants=kernel.constants or constants,
+        constants=constants,
     )
     return ProposedLaunch(
         proposed,
@@ -676,6 +677,11 @@ def _constants(
             # What the kernel does through a map in constant memory is not known.
             text = _listed_maps(parameter, maps, PointerUse(True, True), around)
             texts.append(f"{variable.name}={text}")
+        elif variable.is_tensor_map and variable.linkage_name in signature.used:
+            raise _Gap(
+                f"reads tensor maps in {name}, which the host code does not tell (write --const "
+                f"'{name}={constant_example(variable)}')"
+            )
         elif not maps and (variable.dtype or variable.member_dtype):
             texts.append(f"{variable.name}=random")
     return tuple(texts)

@@ -24,6 +24,7 @@ from memlab.kernels.user.arguments.hints import declared_name, structure_hint, u
 from memlab.kernels.user.arguments.specifications import MAX_FLOATS, POINTERS, STRUCTURE
 from memlab.kernels.user.arguments.tensor_maps import (
     EXAMPLE,
+    constant_example,
     points_to_tensor_maps,
     takes_tensor_map,
 )
@@ -432,7 +433,7 @@ def _array_type(parameter: KernelParameter) -> str:
 def _constants_line(variables: Sequence[ModuleVariable]) -> Iterator[str]:
     """The line `constants = ...` for `__constant__` arrays, which otherwise hold zeros."""
     names = [
-        f"{variable.name}=random"
+        f"{variable.name}={constant_example(variable) if variable.is_tensor_map else 'random'}"
         for variable in variables
         if variable.space == "const" and (variable.dtype or variable.member_dtype)
     ]

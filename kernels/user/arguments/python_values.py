@@ -28,8 +28,10 @@ from memlab.kernels.user.arguments.specifications import (
     STRUCTURE,
     TENSOR_MAP,
     ArraySpecification,
+    ConstantMaps,
     ConstantValues,
     ExpectedOutput,
+    GivenConstant,
     NullSpecification,
     Role,
     ScalarSpecification,
@@ -333,12 +335,13 @@ def expected_output(which: Any, values: Any) -> str | ExpectedOutput:
     return ExpectedOutput(name, _as_array(values))
 
 
-def constant_values(name: Any, values: Any) -> str | ConstantValues:
+def constant_values(name: Any, values: Any) -> str | GivenConstant:
     """The values of a `__constant__` or `__device__` variable.
 
     Args:
         name: The variable's name.
-        values: A fill as text, a number, a tuple of numbers for a structure, an array, or a list.
+        values: A fill as text, a number, a tuple of numbers for a structure, an array, a list, or
+            a tensor map or a list of these.
 
     Raises:
         UsageError: `name` is not a name, or NumPy cannot convert the values.
@@ -351,6 +354,15 @@ def constant_values(name: Any, values: Any) -> str | ConstantValues:
         return f"{name}={values}"
     if isinstance(values, bool | int | float):
         return f"{name}={_number_text(values)}"
+    if isinstance(values, list) and any(isinstance(v, TensorMapSpecification) for v in values):
+        values = list_argument(values, "in")
+    if isinstance(values, TensorMapSpecification | ArraySpecification):
+        if not tensor_maps.listed_maps(values):
+            raise UsageError(
+                f"constants[{name!r}] is {values.text!r}, and a variable has no role and no start: "
+                "give the array itself"
+            )
+        return ConstantMaps(name, values, f"{name}={values.text}")
     if isinstance(values, tuple):
         members = [
             member if isinstance(member, str) else member.text for member in _flatten(values)
@@ -362,7 +374,7 @@ def constant_values(name: Any, values: Any) -> str | ConstantValues:
     if elements.dtype.hasobject:
         raise UsageError(
             f"constants[{name!r}] cannot be {describe_type(values)}: give a text, a number, an "
-            "array, a list of numbers, or a tuple for a structure"
+            "array, a list of numbers, a tuple for a structure, or tensor maps"
         )
     digest = zlib.crc32(elements.reshape(-1).view("u1").data)
     text = f"{name}=array-{digest:08x}"

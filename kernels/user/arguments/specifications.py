@@ -197,6 +197,24 @@ class ConstantValues:
     text: str
 
 
+@dataclass(frozen=True, eq=False)
+class ConstantMaps:
+    """The tensor maps of a `__constant__` variable, passed from Python.
+
+    Attributes:
+        name: The variable's name in the source.
+        maps: The map, or the list of maps of an array.
+        text: The text that stands for them where a run is kept.
+    """
+
+    name: str
+    maps: TensorMapSpecification | ArraySpecification
+    text: str
+
+
+GivenConstant: TypeAlias = ConstantValues | ConstantMaps
+"""What a `__constant__` or `__device__` variable gets from Python, besides text."""
+
 Specification: TypeAlias = (
     ScalarSpecification
     | ArraySpecification

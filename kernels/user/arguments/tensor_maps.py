@@ -21,7 +21,7 @@ from memlab.kernels.launch import (
     TensorMap,
     dtype_bytes,
 )
-from memlab.kernels.signature import KernelParameter, StructureMember
+from memlab.kernels.signature import KernelParameter, ModuleVariable, StructureMember
 from memlab.kernels.tensor_maps import INTERLEAVES, PROMOTIONS, SWIZZLES, check_tensor_map
 from memlab.kernels.user.arguments.fills import parse_integer
 from memlab.kernels.user.arguments.specifications import (
@@ -188,6 +188,13 @@ def _parse_numbers(text: str, option: str, numbers: str) -> tuple[int, ...]:
 
 
 # --- Parameters -----------------------------------------------------------------------------------
+
+
+def constant_example(variable: ModuleVariable) -> str:
+    """What may fill a variable of tensor maps, for messages and files to be completed."""
+    count = prod(variable.shape)
+    name, equals, value = EXAMPLE.partition("=")
+    return f"{name}{f'[{count}]' if variable.shape else ''}{equals}{value}"
 
 
 def takes_tensor_map(parameter: KernelParameter | StructureMember) -> bool:

@@ -16,7 +16,7 @@ from memlab.device.compiler.compile import compile_launch
 from memlab.device.emulation import block_classes
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.machine.memory import KernelFault
-from memlab.errors import UsageError
+from memlab.errors import MemlabWarning, UsageError
 from memlab.kernels.launch import Buffer, Launch, TensorBox, TensorMap
 from tests.support.boxes import SHARED_BYTES, SOURCE, Box, Im2colBox, random_box, random_pixels
 from tests.support.paths import DATA
@@ -325,6 +325,46 @@ def test_maps_may_lie_in_constant_memory() -> None:
     np.testing.assert_array_equal(result.outputs["targets.1"], expected)
     assert result.measurement.counters.bulk_sectors == 2 * 2 * 32
     assert memlab.check(f"{CONSTANT_MAPS}:moved", **launch).findings == ()
+
+
+def test_maps_in_constant_memory_may_come_from_python() -> None:
+    values, left = np.arange(512, dtype=np.float32).reshape(16, 32), np.zeros((16, 32), np.float32)
+    maps = {
+        "source": memlab.tensor_map(values, box=(8, 32)),
+        "targets": [
+            memlab.tensor_map("@source.0", box=(8, 32)),
+            memlab.tensor_map(memlab.inout(left), box=(8, 32)),
+        ],
+    }
+    kernel = f"{CONSTANT_MAPS}:moved"
+    result = memlab.run(kernel, grid=2, block=32, device="h200", constants=maps)
+    np.testing.assert_array_equal(result.outputs["targets.1"], values)
+    for wrong, message in (
+        (maps["targets"], "has 128 bytes, and the tensor maps of"),
+        (memlab.inout(values), "a variable has no role and no start: give the array itself"),
+        (values, "takes tensor maps, got 'array-.*': write 'source=tensormap=f16"),
+        ("random", "takes tensor maps, got 'random': write 'source=tensormap=f16"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            memlab.run(kernel, grid=2, block=32, constants={**maps, "source": wrong})
+
+
+def test_a_constant_without_maps_is_named_with_what_fills_it() -> None:
+    maps = {"source": "tensormap=f32[16,32]:box[8,32]"}
+    launch: dict[str, Any] = {"grid": 1, "block": 32, "device": "h200", "constants": maps}
+    advice = r"targets, so it holds zeros: use --const 'targets=tensormap\[2\]=f16.*box"
+    with pytest.warns(MemlabWarning, match=advice), pytest.raises(KernelFault):
+        memlab.run(f"{CONSTANT_MAPS}:moved", **launch)
+
+
+def test_host_code_that_does_not_tell_maps_of_constants_is_named(tmp_path: Path) -> None:
+    text = CONSTANT_MAPS.read_text()
+    text = text.replace("encode(&one, a);", "make(&one, a);")
+    (tmp_path / "maps.cu").write_text(
+        text.replace("int main", "void make(void *, float *);\nint main")
+    )
+    with pytest.raises(UsageError, match=r"reads tensor maps in source, .* --const 'source="):
+        memlab.run(str(tmp_path / "maps.cu"), device="h200")
 
 
 def test_host_code_copies_maps_to_constant_memory() -> None:
