@@ -251,7 +251,10 @@ def _catalog_kernel_command(kernel: "Kernel", work: Callable[..., None]) -> Any:
     common = [option for option in common_options(work) if option.name not in taken]
     signature = inspect.Signature([*map(_parameter_option, kernel.parameters), *common])
     command.__signature__ = signature  # type: ignore[attr-defined]
-    return single_command(kernel.name, f"{kernel.summary}.", command)
+    summary = f"{kernel.summary}."
+    if any(not parameter.choices for parameter in kernel.parameters):
+        summary += " Numbers take the suffixes K, M and G, 1024 and its powers: 4M."
+    return single_command(kernel.name, summary, command)
 
 
 def _parameter_option(parameter: "Parameter") -> inspect.Parameter:
@@ -260,7 +263,7 @@ def _parameter_option(parameter: "Parameter") -> inspect.Parameter:
     option = typer.Option(
         parameter.option,
         metavar=choices if parameter.choices else parameter.name[0].upper(),
-        parser=lambda text: parameter.checked(_integer_or_text(text)),
+        parser=parameter.checked,
         help=f"{parameter.help}. [{parameter.range_label}; default: {parameter.default_label}]",
     )
     return inspect.Parameter(
@@ -269,11 +272,3 @@ def _parameter_option(parameter: "Parameter") -> inspect.Parameter:
         default=None,
         annotation=Annotated[str | None, option],  # for Typer; the parser decides
     )
-
-
-def _integer_or_text(text: str) -> int | str:
-    """Read a whole number; other text is returned for the parameter to reject."""
-    try:
-        return int(text)
-    except ValueError:
-        return text

@@ -85,6 +85,9 @@ class Parameter:
     def checked(self, value: object) -> int | str | None:
         """Check a value and return it; return the default for None.
 
+        Args:
+            value: A word, or a number as the launch options of user kernels take it: `4M`, `2**20`.
+
         Raises:
             UsageError: The value is not one of the words, or not a whole number in the range.
         """
@@ -95,8 +98,13 @@ class Parameter:
             if value not in self.choices:
                 raise UsageError(f"{name} must be {self.range_label}, got {str(value)!r}")
             return str(value)
+        number_given = value
+        if isinstance(value, str):
+            from memlab.kernels.user.expressions import whole_or_text
+
+            number_given = whole_or_text(value)
         try:
-            number = operator.index(value)  # type: ignore[arg-type]
+            number = operator.index(number_given)  # type: ignore[arg-type]
         except TypeError:
             raise UsageError(
                 f"{name} must be a whole number, got {value!r}: use {self.range_label}"

@@ -11,6 +11,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -206,6 +207,20 @@ def whole(text: str, symbols: Mapping[str, Number]) -> int:
             f"{text!r} is {number_text(value)}, not a whole number: round it, as in ceil({text})"
         )
     return value
+
+
+def whole_or_text(text: str) -> int | str:
+    """The whole number of an expression without symbols, such as `4M`; another text as it is."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    if is_expression(text) and not names_in(text):
+        with suppress(UsageError):
+            value = evaluate(text, {})
+            if isinstance(value, int):
+                return value
+    return text
 
 
 def number_text(value: Number) -> str:

@@ -129,7 +129,7 @@ def _value_or_range(name: str, part: Any) -> Iterable[Value]:
                 f"{name}: the range {part!r} has no step such as x2 or +32: "
                 f"write {name}=512:4096:x2 or {name}=32:128:+32"
             )
-        return [_text_value(part)]
+        return [expressions.whole_or_text(part)]
     return _range_values(name, part, *match.groups())
 
 
@@ -143,14 +143,6 @@ def _plain_value(name: str, value: Any) -> Value:
         f"{name} takes whole numbers and texts, got an object of type {type(value).__name__}: "
         f"write {name}=[8, 16] or {name}='8:64:x2'"
     )
-
-
-def _text_value(text: str) -> Value:
-    if expressions.is_expression(text) and not expressions.names_in(text):
-        value = expressions.evaluate(text, {})
-        if isinstance(value, int):
-            return value
-    return text
 
 
 def _range_values(

@@ -55,6 +55,7 @@ def contents(folder: Path) -> dict[str, bytes]:
         ("run tiled --tile 64", "64 x 64 = 4096 threads per block; NVIDIA H200 allows 1024"),
         ("run tiled --tile -1", "tile must be at least 1, got -1"),
         ("run tiled --tile abc", "tile must be a whole number, got 'abc'"),
+        ("run aligned --n 0K", "n must be at least 1, got 0"),
         ("run tiled --width 0", "width must be at least 1, got 0"),
         ("run tiled --width 200000", "480000000000 bytes"),
         ("run tilde", "unknown kernel 'tilde': did you mean 'tiled'"),

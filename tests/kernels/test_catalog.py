@@ -101,6 +101,15 @@ def test_word_chooses_the_load() -> None:
     assert launch.parameters == {"n": 4194304, "cache": "global"}
 
 
+@pytest.mark.parametrize(
+    ("text", "number"), [("64K", 65_536), ("1.5M", 1_572_864), ("2**20", 2**20), (" 96 ", 96)]
+)
+def test_numbers_are_written_as_in_launch_options(text: str, number: int) -> None:
+    launch = prepare("aligned", n=text)
+    assert dict(launch.parameters)["n"] == number
+    assert launch.outputs[0].shape == (number,)
+
+
 def test_recorded_parameters_give_the_same_launch_again() -> None:
     first = prepare("tiled-dynamic", width=100, n=7)
 
@@ -225,6 +234,10 @@ def test_tolerance_lies_between_rounding_and_a_lost_term() -> None:
         ("naive", {"width": 0}, "width must be at least 1, got 0: use 1 or more"),
         ("naive", {"k": -3}, "k must be at least 1, got -3: use 1 or more"),
         ("naive", {"m": 1.5}, "m must be a whole number, got 1.5: use 1 or more"),
+        ("naive", {"m": "64Q"}, "m must be a whole number, got '64Q': use 1 or more"),
+        ("naive", {"m": "1/2"}, "m must be a whole number, got '1/2': use 1 or more"),
+        ("naive", {"m": "1/0"}, "m must be a whole number, got '1/0': use 1 or more"),
+        ("naive", {"m": "n"}, "m must be a whole number, got 'n': use 1 or more"),
         ("naive", {"tiel": 8}, "naive has no parameter 'tiel': did you mean 'tile'?"),
         (
             "naive",
