@@ -27,6 +27,8 @@ AcquiredOperations = Mapping[SyncLocation, int]
 """The number of operations at each location that a thread knows to be complete. Threads that have
 synchronized share one, which is never changed."""
 _NOTHING: AcquiredOperations = {}
+_MOST_SHARED = 4096  # sets of acquired operations that are kept for threads to share
+_MOST_TIMES = 65_536  # acquired times that are kept until the next release
 
 
 @dataclass
@@ -54,6 +56,9 @@ class ReleaseAcquireOrder:
         self._histories: dict[SyncLocation, _ReleaseHistory] = {}
         self._threads: dict[int, AcquiredOperations] = {}
         self._blocks: dict[int, AcquiredOperations] = {}
+        # Threads of a warp have mostly acquired the same, and share it: it is looked up once.
+        self._shared: dict[tuple[tuple[SyncLocation, int], ...], AcquiredOperations] = {}
+        self._times: dict[tuple[int, int], tuple[int, AcquiredOperations]] = {}
 
     @property
     def has_acquisitions(self) -> bool:
@@ -67,6 +72,8 @@ class ReleaseAcquireOrder:
             history.acquired = _only_global(history.acquired)
         self._threads.clear()
         self._blocks.clear()
+        self._shared.clear()
+        self._times.clear()
 
     def acquire(self, location: SyncLocation, thread: int, is_operation: bool) -> None:
         """A thread reads a location with a strong access.
@@ -83,7 +90,7 @@ class ReleaseAcquireOrder:
             history = self._histories[location] = _ReleaseHistory()
         history.operations += is_operation
         acquired = _merged(self._threads.get(thread, _NOTHING), history.acquired)
-        self._threads[thread] = {**acquired, location: history.operations}
+        self._threads[thread] = self._share({**acquired, location: history.operations})
 
     def release(
         self,
@@ -104,6 +111,7 @@ class ReleaseAcquireOrder:
             others: Threads of which it knows more, with the times.
             is_operation: Whether this counts as a new operation; not if it has acquired already.
         """
+        self._times.clear()
         history = self._histories.setdefault(location, _ReleaseHistory())
         history.operations += is_operation
         for released, until in ((thread, time), *others):
@@ -123,7 +131,7 @@ class ReleaseAcquireOrder:
         """Threads of one group acquire what one of them, or of others, has acquired."""
         members = list(threads)
         union = _merged(*(self._threads.get(thread, _NOTHING) for thread in (*members, *others)))
-        self._threads.update(dict.fromkeys(members, union))
+        self._threads.update(dict.fromkeys(members, self._share(union)))
 
     def knows(self, thread: int, other: int, time: int) -> bool:
         """Whether a thread has acquired another thread's access at a time."""
@@ -132,19 +140,16 @@ class ReleaseAcquireOrder:
     def acquired_times(self, threads: Lanes, others: Lanes) -> Lanes:
         """The time up to which each thread has acquired another one's accesses; -1 for none."""
         distinct, at = np.unique(threads, return_inverse=True)
-        # Threads of a warp have mostly acquired the same: what they know is looked up once.
-        numbers: dict[tuple[int, int], int] = {}  # by block and what is one object
-        sets: dict[tuple[int, *tuple[tuple[SyncLocation, int], ...]], int] = {}
+        numbers: dict[tuple[int, int], int] = {}  # by block, if it acquired, and what is one object
         known: list[AcquiredOperations] = []
         index = np.zeros(len(distinct), np.int64)
         for position, thread in enumerate(distinct.tolist()):
             block, own = thread >> THREAD_BITS, self._threads.get(thread, _NOTHING)
-            number = numbers.get((block, id(own)))
+            key = block if block in self._blocks else -1, id(own)
+            number = numbers.get(key)
             if number is None:
-                number = sets.setdefault((block, *own.items()), len(known))
-                numbers[block, id(own)] = number
-                if number == len(known):
-                    known.append(self._acquired_by(thread))
+                number = numbers[key] = len(known)
+                known.append(own if key[0] < 0 else self._share(self._acquired_by(thread)))
             index[position] = number
         pairs, places = np.unique(index[at] << TIME_SHIFT | others, return_inverse=True)
         times = [
@@ -153,8 +158,25 @@ class ReleaseAcquireOrder:
         ]
         return np.array(times, np.int64)[places]
 
+    def _share(self, acquired: AcquiredOperations) -> AcquiredOperations:
+        """The one object for what several threads have acquired."""
+        if len(self._shared) >= _MOST_SHARED:
+            self._shared.clear()
+        return self._shared.setdefault(tuple(acquired.items()), acquired)
+
     def _acquired_time(self, acquired: AcquiredOperations, other: int) -> int:
         """The time up to which the operations acquired released a thread's accesses."""
+        key = id(acquired), other
+        known = self._times.get(key)
+        if known is None:
+            if len(self._times) >= _MOST_TIMES:
+                self._times.clear()
+            # The object is kept, so that no other one gets its address.
+            known = self._times[key] = self._find_acquired_time(acquired, other), acquired
+        return known[0]
+
+    def _find_acquired_time(self, acquired: AcquiredOperations, other: int) -> int:
+        """As `_acquired_time`, from the histories of the locations."""
         latest = -1
         for location, operations in acquired.items():
             history = self._histories[location]
