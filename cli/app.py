@@ -30,8 +30,8 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 """128 + SIGPIPE: the reader of stdout stopped early, and a finding may be in the lost part."""
 
-DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Errors of writing to a stdout that is a file."""
+STDOUT_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+"""Errors of writing to a stdout that is a file, or was closed by the caller."""
 
 PYTHON_FORMATWARNING = warnings.formatwarning
 
@@ -151,9 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 done, 1 a finding, 2 wrong usage, 3 device or back end not available, 130 interrupted,
         141 stdout closed by its reader.
     """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed by the caller: `memlab run tiled >&-`
-            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - for good
+    _open_closed_streams()
     warnings.formatwarning = _format_warning
     use_stand_ins()
     join_words_of_bash()
@@ -175,11 +173,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError as error:  # more than the free memory is refused earlier
         return _print_error(_out_of_memory_message(error), UsageError.exit_code)
     except OSError as error:
-        if error.errno not in DISK_ERRNOS or error.filename is not None:
+        if error.errno not in STDOUT_ERRNOS or error.filename is not None:
             raise
         _abandon_stdout()
         return _print_error(f"cannot write to stdout ({error.strerror})", UsageError.exit_code)
     return code if isinstance(code, int) else 0
+
+
+def _open_closed_streams() -> None:
+    """Open the standard streams that the caller has closed, as in `memlab run tiled >&-`.
+
+    What would go to such a stdout is lost, so writing to it fails: the null device is opened for
+    reading there. Messages to a closed stderr are lost without a word.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115 - for good
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: PTH123, SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
 
 
 def _format_warning(

@@ -252,8 +252,10 @@ def test_a_picture_is_drawn_without_a_word_of_matplotlibs_caches(folder: Path) -
     assert done.stderr == "memlab: wrote occupancy.png and occupancy.csv\n"
 
 
-@pytest.mark.parametrize("words", ["run naive --width 8 -q", "runs export --csv"])
-def test_a_closed_stdout_is_no_fault(folder: Path, words: str) -> None:
+@pytest.mark.parametrize(
+    "words", ["run naive --width 8 -q", "runs export --csv", "devicequery", "--help", "--version"]
+)
+def test_what_goes_to_a_closed_stdout_is_said_to_be_lost(folder: Path, words: str) -> None:
     done = subprocess.run(
         ["sh", "-c", '"$@" >&-', "sh", *MEMLAB, *words.split()],
         stderr=subprocess.PIPE,
@@ -261,8 +263,29 @@ def test_a_closed_stdout_is_no_fault(folder: Path, words: str) -> None:
         check=False,
     )
 
-    assert done.returncode == 0
+    assert done.returncode == 2
+    error = "memlab: error: cannot write to stdout (Bad file descriptor)\n"
+    assert done.stderr.endswith(error)  # behind the notes
     assert "Traceback" not in done.stderr
+
+
+def test_a_closed_stdout_is_no_fault_where_nothing_goes_to_it(folder: Path) -> None:
+    done = subprocess.run(
+        [
+            "sh",
+            "-c",
+            '"$@" >&- <&-',
+            "sh",
+            *MEMLAB,
+            *["occupancy", "--threads=64", "-q", "-o", "a.csv"],
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "naive" in Path("a.csv").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
