@@ -277,7 +277,7 @@ def test_a_closed_stdout_is_no_fault_where_nothing_goes_to_it(folder: Path) -> N
             '"$@" >&- <&-',
             "sh",
             *MEMLAB,
-            *["occupancy", "--threads=64", "-q", "-o", "a.csv"],
+            *["run", "naive", "--width=8", "-q", "-o", "a.csv"],
         ],
         stderr=subprocess.PIPE,
         text=True,
