@@ -14,8 +14,8 @@ def kernels() -> KernelList:
     """List the kernels that can be run by name: the catalog's, and those in `./memlab.toml`.
 
     Returns:
-        The list: `kernels.names`, `kernels.catalog` (with parameters and defaults) and
-        `kernels.user`.
+        The kernels by name: `kernels["tiled"].parameters` has the parameters with their defaults,
+        and `list(kernels)` the names. `kernels.catalog` and `kernels.user` tell the two apart.
 
     Raises:
         UsageError: `memlab.toml` cannot be read.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memlab.device.measurement import Occupancy
+from memlab.errors import suggest_nearest
 from memlab.presentation import Presentable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pandas
     from matplotlib.figure import Figure
 
@@ -139,8 +139,8 @@ class Explanation(Presentable):
 
 
 @dataclass(frozen=True, repr=False)
-class KernelList(Presentable):
-    """The kernels that can be run by name.
+class KernelList(Presentable, Mapping[str, "Kernel | UserKernel"]):
+    """The kernels that can be run by name: a mapping, whose keys are the names.
 
     Attributes:
         catalog: The kernels of the catalog.
@@ -153,7 +153,32 @@ class KernelList(Presentable):
     @property
     def names(self) -> tuple[str, ...]:
         """All names, those of the catalog first."""
-        return (*(kernel.name for kernel in self.catalog), *self.user)
+        return tuple(self)
+
+    def __getitem__(self, name: str) -> Kernel | UserKernel:
+        """The kernel that a name stands for.
+
+        Raises:
+            KeyError: There is none; the message suggests the nearest name.
+        """
+        if name in self._by_name:
+            return self._by_name[name]
+        if not isinstance(name, str):
+            raise KeyError(f"kernels are found by their names, got {name!r}: use list(kernels)")
+        listing = "list(kernels) has all names"
+        raise KeyError(f"unknown kernel {name!r}: {suggest_nearest(name, self, listing)}")
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, those of the catalog first."""
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        """The number of names."""
+        return len(self._by_name)
+
+    @property
+    def _by_name(self) -> dict[str, Kernel | UserKernel]:
+        return {**{kernel.name: kernel for kernel in self.catalog}, **self.user}
 
 
 @dataclass(frozen=True, repr=False)

@@ -342,3 +342,25 @@ def test_each_gpu_is_meant_where_none_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(devices, "usable_gpu_names", list)
     assert list(querying.properties_by_device()) == ["h200"]
     assert querying.device_attributes("h200") == {}
+
+
+def test_the_kernels_are_a_mapping_of_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("memlab.toml").write_text('[kernels.mine]\nsource = "k.cu"\n')
+
+    kernels = memlab.kernels()
+
+    assert next(iter(kernels)) == "naive"
+    assert list(kernels)[-1] == "mine"
+    assert list(kernels) == list(kernels.names) == [name for name, _ in kernels.items()]
+    assert len(kernels) == len(kernels.catalog) + 1
+    assert "mine" in kernels
+    assert kernels["mine"] is kernels.user["mine"]
+    assert [each.name for each in kernels["tiled"].parameters][:2] == ["width", "m"]
+    assert kernels.get("tilde") is None
+    with pytest.raises(KeyError, match="unknown kernel 'tilde': did you mean 'tiled'"):
+        kernels["tilde"]
+    with pytest.raises(KeyError, match=r"found by their names, got 0: use list\(kernels\)"):
+        kernels[0]
