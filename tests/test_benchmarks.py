@@ -1,0 +1,142 @@
+"""The benchmarks of commands: what they time exists. Nothing is timed, and little executed."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from paths import REPOSITORY
+
+from benchmarks import commands, engine, stages
+from memlab.cli.app import app
+from memlab.errors import UsageError
+from memlab.roofline.documents.runs import run_document
+from memlab.roofline.run import Run
+
+MAKE_DOCS = REPOSITORY / "docs" / "make.py"
+EMULATED = ("--device", "h200", "--quiet")
+
+
+@dataclass(frozen=True)
+class Recorder(engine.Engine):
+    """An engine that starts nothing: it takes a second for everything.
+
+    Attributes:
+        run: The run that a command writes to its output.
+        commands: The words of each command behind `python`.
+        probes: The words of each probe.
+    """
+
+    run: Run
+    commands: list[list[str]] = field(default_factory=list)
+    probes: list[list[str]] = field(default_factory=list)
+
+    def wall_s(self, *command: str | Path, threads: int | None = None) -> float:
+        words = [str(word) for word in command]
+        self.commands.append(words)
+        if "--output" in words:
+            path = Path(words[words.index("--output") + 1])
+            path.write_text(json.dumps(run_document(self.run)), encoding="utf-8")
+        if Path(words[0]).name == MAKE_DOCS.name:
+            assert list(Path(words[0]).parent.glob("lessons/[0-9]*.md"))
+        return 1.0
+
+    def probe(self, *words: str, threads: int = 1) -> float:
+        self.probes.append(list(words))
+        return 1.0
+
+
+@pytest.fixture(scope="module")
+def probes() -> Mapping[str, Callable[..., float]]:
+    """The probes by name, from a module that finds its imports by itself."""
+    sys.path.insert(0, str(engine.PROBE.parent))
+    try:
+        module = __import__(engine.PROBE.stem)
+    finally:
+        sys.path.remove(str(engine.PROBE.parent))
+    return dict(module.PROBES)
+
+
+def parse(words: Sequence[str]) -> None:
+    """Parse a command of memlab, and execute nothing.
+
+    Raises:
+        UsageError, typer.TyperException: There is no such command or option, or an option of one
+            value is given twice.
+    """
+    command: Any = typer.main.get_command(app)
+    context, name, left = None, "memlab", list(words)
+    while True:
+        context = command.make_context(name, left, parent=context)
+        if not hasattr(command, "resolve_command"):
+            return
+        left = [*context._protected_args, *context.args]
+        name, command, left = command.resolve_command(context, left)
+
+
+@pytest.mark.parametrize("row", engine.ROWS, ids=lambda row: row.name)
+def test_what_a_row_measures_exists(
+    row: engine.Row, make_run: Callable[..., Run], probes: Mapping[str, Callable[..., float]]
+) -> None:
+    recorder = Recorder(REPOSITORY, REPOSITORY, 2, make_run())
+    row.measure(recorder)
+    assert recorder.commands or recorder.probes
+    for words in recorder.commands:
+        if words[:2] == ["-m", "memlab"]:
+            parse(words[2:])
+        elif words[:2] == ["-m", "pytest"]:
+            _, _, recipe = (REPOSITORY / "Makefile").read_text().partition("\ntest:")
+            made = shlex.split(recipe.splitlines()[1])
+            assert set(made[made.index("pytest") + 1 :]) <= set(words)
+        else:
+            assert [Path(word).name for word in words] == [MAKE_DOCS.name]
+    for name, *arguments in recorder.probes:
+        inspect.signature(probes[name]).bind(*arguments)
+
+
+def test_the_share_of_a_run_that_is_verified_is_read_from_its_document(
+    make_run: Callable[..., Run],
+) -> None:
+    # 800 of 16384 blocks, 204800 of 2048 x 2048 elements: one of 20.48 each
+    recorder = Recorder(REPOSITORY, REPOSITORY, 1, make_run())
+    assert engine.verified_share(recorder) == pytest.approx(100 / 20.48)
+
+
+def test_the_timed_runs_are_commands() -> None:
+    for words, *_ in commands.RUNS:
+        parse(words.split())
+
+
+@pytest.mark.parametrize(
+    "words", ["run tiled --width 256 --width 512", "run tiled --widht 256", "run no-such-kernel"]
+)
+def test_a_command_with_a_mistake_is_found(words: str) -> None:
+    with pytest.raises((UsageError, typer.TyperException)):
+        parse(words.split())
+
+
+def test_every_stage_of_a_run_is_charged(tmp_path: Path) -> None:
+    environment = os.environ | {"MEMLAB_STORE": str(tmp_path / "runs.sqlite3")}
+    words = ("run", "tiled", "--width", "64", *EMULATED)
+    done = subprocess.run(
+        [sys.executable, "-m", stages.__name__, *words],
+        cwd=REPOSITORY,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    seconds = json.loads(done.stdout)
+    assert [name for name, spent in seconds.items() if not spent > 0] == []
+    assert seconds.keys() == {stages.IMPORTS, stages.REST, *stages.STAGES}
