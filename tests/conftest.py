@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpu_runs import missing_gpu
 from hypothesis import settings
 from paths import REPOSITORY
 
@@ -109,6 +110,12 @@ _RUN = Run(
     ),
     advice=("Shared memory is the limit.", "Let a thread compute more outputs."),
 )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests of a GPU where there is none."""
+    if item.get_closest_marker("gpu") and (reason := missing_gpu()):
+        pytest.skip(reason)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

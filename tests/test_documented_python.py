@@ -8,10 +8,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 from paths import REPOSITORY
+
+nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
+nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +74,7 @@ def outputs(cells: list[str], folder: Path) -> list[list[dict[str, Any]]]:
         CellExecutionError: One failed.
     """
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in cells])
-    client = NotebookClient(
+    client = nbclient.NotebookClient(
         notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     )
     client.execute()

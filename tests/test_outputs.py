@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gpu_runs import require_gpu
 
 import memlab
 from memlab.cli.app import main
@@ -73,7 +72,6 @@ def test_sums_of_a_sample_are_refused() -> None:
 
 @pytest.mark.gpu
 def test_a_gpu_writes_all_outputs_also_where_a_sample_is_emulated() -> None:
-    require_gpu()
     run = launch(MANY, sum_up=1, device=0)
     assert run.measurement.coverage.blocks_emulated < MANY // 256
     expected = 2 * np.arange(MANY, dtype="f4") + 1
@@ -101,7 +99,6 @@ TYPES = {
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", TYPES)
 def test_a_gpu_gives_back_each_type_in_its_shape(dtype: str) -> None:
-    require_gpu()
     values = (np.arange(-48, 48) % 97).astype(dtype).reshape(8, 12)
     copy = memlab.source(COPY, f"copy<{TYPES[dtype]}>")
     given = [values, memlab.out((8, 12), dtype)]

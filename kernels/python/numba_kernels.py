@@ -13,10 +13,11 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from importlib import import_module
+from importlib import import_module, metadata
 from types import CellType, FunctionType, SimpleNamespace
 from typing import Any
 
@@ -44,6 +45,7 @@ _FLAGS_OF_NVRTC = ("include", "std", "ftz", "prec_div", "prec_sqrt", "fmad")
 _MISSING_LIBRARY = ("DynamicLibNotFoundError", "NvvmSupportError")
 """The errors of cuda-pathfinder and Numba where there is no NVVM."""
 _NEWER_THAN_ANY_DRIVER = (99, 0, 0)
+_LACKING = re.compile(r"module '(numpy|llvmlite)[\w.]*' has no attribute '(\w+)'")
 _PLACE = re.compile(r'File "[^"]*", line (\d+)|\((\d+)\)$', re.M)
 _ENTRY = re.compile(r"^\s*\.visible\s+\.entry\s+([\w$]+)", re.M)
 _DECLARED = re.compile(r"^\.extern\s+\.func\b[^;{]*?([\w$]+)\s*(?:\([^;{]*)?;\n?", re.M)
@@ -351,6 +353,8 @@ def _compile(
             ) from None
         if isinstance(error, ImportError) or type(error).__name__ in _MISSING_LIBRARY:
             raise UsageError(f"Numba is not whole ({one_line(error)}): {INSTALL_ADVICE}") from None
+        if misfit := _misfit(error):
+            raise UsageError(misfit) from error
         raise UsageError(_refusal(kernel.entry, function, error)) from error
     return _linked([_text(part, kernel.entry) for part in parts])
 
@@ -383,6 +387,25 @@ def _compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
     finally:
         for (module, name, _), own in zip(found, kept, strict=True):
             setattr(module, name, own)
+
+
+def _misfit(error: Exception) -> str:
+    """The message where Numba lacks a part of another package; empty for another error.
+
+    Numba names the part in its own code then. What the kernel names, Numba looks up by `getattr`.
+    """
+    found = _LACKING.search(str(error)) if isinstance(error, AttributeError) else None
+    own_code = [frame.line or "" for frame in traceback.extract_tb(error.__traceback__)]
+    if found is None or not any(f".{found[2]}" in line for line in own_code):
+        return ""
+    versions = []
+    for package in ("numba-cuda", "numba", found[1]):
+        with suppress(metadata.PackageNotFoundError):
+            versions.append(f"{package} {metadata.version(package)}")
+    return (
+        f"Numba does not fit the installed {found[1]} ({', '.join(versions)}: "
+        f"{one_line(error)}): pip install -U 'memlab[numba]', which brings versions that fit"
+    )
 
 
 def _refusal(name: str, function: FunctionType, error: Exception) -> str:

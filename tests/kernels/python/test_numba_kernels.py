@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -295,6 +297,39 @@ def test_a_missing_library_is_told_with_what_brings_it(
     with pytest.raises(memlab.UsageError, match=message) as caught:
         run(add, 4, 256, X, X, out(1000))
     assert "\n" not in str(caught.value)
+
+
+MISFIT = """
+import numpy, memlab
+from numba import cuda
+{change}
+@cuda.jit
+def scale(x):
+    x[cuda.grid(1)] = {value}
+memlab.run(scale, grid=1, block=32, args=[memlab.out(32, "f4")], device="a100")
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "value", "message"),
+    [
+        (
+            "del numpy.row_stack",  # as NumPy 2.5 did
+            "2.0",
+            r"Numba does not fit the installed numpy \(numba-cuda [\d.]+, numba [\d.]+, numpy "
+            r"[\d.]+: module 'numpy' has no attribute 'row_stack'\): pip install -U "
+            r"'memlab\[numba\]', which brings versions that fit",
+        ),
+        ("", "numpy.nothing(2)", r"has no attribute 'nothing'\): correct the function"),
+    ],
+)
+def test_only_a_numpy_that_does_not_fit_is_not_the_functions_fault(
+    change: str, value: str, message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "scale.py"
+    file.write_text(MISFIT.format(change=change, value=value))
+    done = subprocess.run([sys.executable, file], capture_output=True, text=True, check=False)
+    assert re.search(message, done.stderr.splitlines()[-1]), done.stderr
 
 
 def test_a_kernel_with_its_grid_is_a_launch() -> None:
