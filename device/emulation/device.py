@@ -318,6 +318,7 @@ def emulate(
         warp_instructions=instructions.warp_instructions,
         thread_instructions=instructions.thread_instructions,
     )
+    fetches_per_sector = async_fetches.fetches_per_sector(execution, block.stream.origin)
     cached = cache_counters.model_caches(
         execution,
         tally,
@@ -328,7 +329,7 @@ def emulate(
         cache_counters.cache_geometry(
             properties, resident.blocks_per_sm, allocation.carveout_bytes
         ),
-        async_fetches.fetches_per_sector(execution, block.stream.origin),
+        fetches_per_sector,
     )
     contention = block.contention
     if not isinstance(graph, DisassemblyError):
@@ -339,7 +340,6 @@ def emulate(
     if block.idle_path is not block.path:
         idle_clocks = warp_clocks(program, block.idle_path, latencies)
     idle_blocks = max(launch.blocks - active.block_equivalents, 0.0)
-    total_clocks = active.block_equivalents * active_clocks + idle_blocks * idle_clocks
     profile = None
     if not isinstance(graph, DisassemblyError):
         profile = machine_profile(
@@ -353,13 +353,15 @@ def emulate(
             cached.levels,
             counters,
             contention,
+            fetches_per_sector,
         )
     counters = _with_launch_reads(counters, launch, compiled, properties)
     work = time_model.LaunchWork(
         blocks=launch.blocks,
         counters=counters,
         warp_clocks=active_clocks,
-        mean_warp_clocks=total_clocks / launch.blocks,
+        mean_warp_clocks=(active.block_equivalents * active_clocks + idle_blocks * idle_clocks)
+        / launch.blocks,
     )
     return Emulation(
         coverage=counted.coverage,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from memlab.device.emulation.representative_block import RepresentativeBlock
+from memlab.device.emulator.isa.macros import is_async_copy_store
 from memlab.device.emulator.machine.execution_trace import WarpExecutions
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.models.access_levels import AccessLevels
@@ -48,6 +49,7 @@ def machine_profile(
     levels: Mapping[int, AccessLevels],
     counters: Counters,
     contention: Mapping[int, AtomicContention],
+    fetches_per_sector: Mapping[int, float],
 ) -> LaunchProfile | None:
     """Describe a launch to the model of an SM.
 
@@ -62,6 +64,7 @@ def machine_profile(
         levels: Where the sectors of each memory instruction are served.
         counters: The counters of the whole grid.
         contention: Where atomics meet, for each of them, by its position in the PTX.
+        fetches_per_sector: How often loads fetch a sector from the L2; once if not given.
 
     Returns:
         The description; None if the control bits of the architecture are not known, or the counts
@@ -82,7 +85,7 @@ def machine_profile(
             found.append(numbers[key])
         return tuple(found)
 
-    missed = counters.l2_read_sectors - counters.l2_read_sector_hits
+    missed = _missed_sectors(tally, levels)
     stored = counters.global_store_sectors + counters.local_store_sectors
     moved = counters.dram_read_bytes + counters.dram_write_bytes
     active, idle = flows_of(block.executions), flows_of(block.idle_executions)
@@ -95,7 +98,7 @@ def machine_profile(
         active=active,
         idle=idle,
         active_share=active_share if active_share < _NEARLY_ALL else 1.0,
-        accesses=_accesses(graph.code, program, tally, levels, contention),
+        accesses=_accesses(graph.code, program, tally, levels, contention, fetches_per_sector),
         barriers=block.barriers,
         served_reads=counters.l2_read_sectors / counters.lrc_read_sectors
         if counters.lrc_read_sectors
@@ -152,6 +155,7 @@ def _accesses(
     tally: Tally,
     levels: Mapping[int, AccessLevels],
     contention: Mapping[int, AtomicContention],
+    fetches_per_sector: Mapping[int, float],
 ) -> dict[int, Access]:
     """The accesses of each memory instruction, from the PTX instruction that it comes from."""
     by_line: dict[int, list[int]] = {}
@@ -165,8 +169,18 @@ def _accesses(
         if instruction.predicate == _NEVER:
             accesses[number] = Access(passes=0.0)
         elif instruction.name in _ACCESSES and indices:
-            accesses[number] = _mean_access(indices, program, tally, levels, contention)
+            access = _mean_access(indices, program, tally, levels, contention, fetches_per_sector)
+            accesses[number] = access
     return accesses
+
+
+def _missed_sectors(tally: Tally, levels: Mapping[int, AccessLevels]) -> float:
+    """The sectors that wait for DRAM, as the accesses of the simulation do.
+
+    The L2's own counters have fewer: of reads that are merged before it, or that meet on their way
+    to DRAM, they count one.
+    """
+    return sum(levels[index].dram * tally.sectors[index] for index in levels)
 
 
 def _sharing_lanes(indices: Sequence[int], program: Program, tally: Tally) -> float:
@@ -184,24 +198,33 @@ def _mean_access(
     tally: Tally,
     levels: Mapping[int, AccessLevels],
     contention: Mapping[int, AtomicContention],
+    fetches_per_sector: Mapping[int, float],
 ) -> Access:
-    """The mean request of some PTX instructions."""
-    remote = sum(tally.remote_requests[index] for index in indices)
-    own = sum(tally.requests[index] for index in indices)
+    """The mean request of some PTX instructions that one of the machine code stands for.
+
+    `cp.async` is a load and a store in the PTX that the emulator executes: the load has the lines
+    and sectors, the store the wavefronts in shared memory.
+    """
+    stores = {index for index in indices if is_async_copy_store(program.steps[index].instruction)}
+    loads = [index for index in indices if index not in stores]
+    remote = sum(tally.remote_requests[index] for index in loads)
+    own = sum(tally.requests[index] for index in loads)
     requests = max(own, 1)
-    sectors = sum(tally.sectors[index] for index in indices)
-    passes = sum(tally.wavefronts[index] for index in indices) / requests if own else 1.0
-    missed = dram = 0.0
-    if sectors:
-        served = [(levels[index], tally.sectors[index]) for index in indices if index in levels]
-        dram = sum(level.dram * count for level, count in served) / sectors
-        missed = sum((1 - level.l1) * count for level, count in served) / sectors
+    lines = sum(tally.wavefronts[index] for index in loads) / requests if own else 1.0
+    passes = sum(tally.wavefronts[index] for index in stores) / requests if stores else lines
+    sectors = missed = dram = 0.0
+    for index in loads:
+        count, fetches = tally.sectors[index], fetches_per_sector.get(index, 1.0)
+        sectors += count * fetches
+        if index in levels:
+            dram += count * levels[index].dram
+            missed += count * (fetches - levels[index].l1)
     atomics = [contention.get(index, AtomicContention()) for index in indices]
     return Access(
         passes=passes,
-        lines=passes,
+        lines=lines,
         sectors=sectors / requests,
-        missed=missed,
+        missed=missed / sectors if sectors else 0.0,
         dram=dram / missed if missed > 0 else 0.0,
         sharing_lanes=_sharing_lanes(indices, program, tally),
         slice_passes=max(met.slice_passes for met in atomics),

@@ -186,6 +186,7 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
         1.0 / properties.blocks_per_clock if properties.blocks_per_clock else 0.0
     )
     port = properties.l2_port_bytes_per_clock_per_sm or _PORT_BYTES_PER_CLOCK
+    store_port = properties.l2_port_write_bytes_per_clock_per_sm or port
     l2 = properties.l2_bytes_per_clock or math.inf
     written = properties.l2_write_bytes_per_clock or l2
     dram = (peak_bandwidth_bytes_per_s(properties) or math.inf) / clock
@@ -214,6 +215,7 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
         hit_sector_clocks=SECTOR_BYTES * active * hit_share(properties),
         fill_byte_clocks=active / written,
         port_sector_clocks=SECTOR_BYTES / port,
+        store_port_sector_clocks=SECTOR_BYTES / store_port,
         dram_byte_clocks=active / dram,
         dram_sector_bytes=profile.dram_sector_bytes,
         backlog=float(l2_latencies.mean()),

@@ -1,8 +1,9 @@
 """What the instructions of the machine code are issued to: pipes, their rates and latencies.
 
 Rates are those of the CUDA C++ Programming Guide's table of arithmetic throughput, which
-`DeviceProperties.pipe_lanes_per_clock_per_sm` holds. An instruction with a fixed latency needs no
-latency here: the compiler wrote it into the stall counts. What waits at a scoreboard does.
+`DeviceProperties.pipe_lanes_per_clock_per_sm` holds. The pipe of arithmetic is that with which
+Nsight Compute counts it (`device/machine_code/pipes.py`). An instruction with a fixed latency needs
+no latency here: the compiler wrote it into the stall counts. What waits at a scoreboard does.
 """
 
 from __future__ import annotations
@@ -13,21 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from memlab.device.machine_code.instructions import MachineInstruction
+from memlab.device.machine_code.pipes import PIPES, pipe_of
 from memlab.device.properties import WARP_SIZE, DeviceProperties
 from memlab.device.sm_model.records import SCHEDULERS, Kind, Stall, Unit
 
-_FMA = {"FFMA", "FADD", "FMUL", "FSWZADD", "FFMA32I", "FADD32I", "FMUL32I", "FFMA2", "FADD2"}
-_MULTIPLY_ADD = {"IMAD", "IDP", "IDP4A", "XMAD", "IMUL", "VIADD"}
-"""What the half of the FMA pipe that multiplies integers executes; `VIADD` too, by the counts of an
-H200 (`fmaheavy`)."""
-_HALF = {"HFMA2", "HADD2", "HMUL2", "HMNMX2", "HSET2", "HSETP2"}
-_FP64 = {"DFMA", "DADD", "DMUL", "DSETP", "DMNMX"}
-_TRANSCENDENTAL = {"MUFU", "POPC", "FLO", "BREV", "I2F", "F2I", "F2F", "FRND", "I2I", "FCHK"}
-_TENSOR = {"HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "HGMMA", "IGMMA", "QGMMA"}
-_BRANCH = {
-    *("BRA", "BRX", "JMP", "JMX", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK", "WARPSYNC"),
-    *("BMOV", "YIELD", "NANOSLEEP", "KILL", "BPT", "RPCMOV", "BRXU"),
-}
+_HALF = frozenset(PIPES["fp16"].split())
 _LOADS = {"LDG", "LD", "LDL", "TEX", "TLD", "TLD4", "SULD", "LDGSTS"}
 _STORES = {"STG", "ST", "STL", "SUST"}
 _ATOMICS = {"ATOM", "ATOMG", "RED", "SUATOM", "SURED", "REDG"}
@@ -103,7 +94,7 @@ def throttle_of(issue: Issue) -> Stall:
 
 def issue_of(step: MachineInstruction, properties: DeviceProperties) -> Issue:
     """How an instruction is issued on a device."""
-    name, opcode = step.name, step.opcode
+    name, opcode, pipe = step.name, step.opcode, pipe_of(step)
     lanes, latency = properties.pipe_lanes_per_clock_per_sm, properties.pipe_latency_clocks
     alu = _clocks(lanes, "alu", 64.0)
     if name in _LOADS or name in _STORES or name in _ATOMICS:
@@ -134,27 +125,27 @@ def issue_of(step: MachineInstruction, properties: DeviceProperties) -> Issue:
         return Issue(kind, Unit.MISCELLANEOUS, 1.0, properties.shared_latency_clocks or 0.0)
     if name.endswith("GMMA"):
         return _warpgroup_product(step, properties)
-    if name in _TENSOR:
+    if pipe == "tensor" and name not in _HALF:
         return Issue(Kind.FIXED, Unit.TENSOR, tensor_clocks(opcode, properties))
-    if name in _FP64:
+    if pipe == "fp64":
         return Issue(
             Kind.VARIABLE, Unit.FP64, _clocks(lanes, "fp64", 64.0), latency.get("fp64", 16.0)
         )
-    if name in _TRANSCENDENTAL:
+    if pipe == "xu":
         busy = _clocks(lanes, "mufu", _QUARTER_RATE_LANES)
         return Issue(
             Kind.VARIABLE, Unit.TRANSCENDENTAL, busy, latency.get("mufu", _SPECIAL_LATENCY_CLOCKS)
         )
     if name in _SPECIAL_REGISTERS:
         return Issue(Kind.VARIABLE, Unit.MISCELLANEOUS, 2.0, _SPECIAL_LATENCY_CLOCKS)
-    if name in _BRANCH:
+    if pipe == "cbu":
         return Issue(Kind.FIXED, Unit.BRANCH, 2.0)
-    if name in _FMA:
-        return Issue(Kind.FIXED, Unit.FMA, _FMA_HALVES * _clocks(lanes, "fma", 128.0))
     if name in _HALF:
         # A paired instruction makes two results a lane.
         return Issue(Kind.FIXED, Unit.FMA, _FMA_HALVES * _clocks(lanes, "fp16", 128.0))
-    if name in _MULTIPLY_ADD:
+    if pipe == "fma" and name.startswith("F"):
+        return Issue(Kind.FIXED, Unit.FMA, _FMA_HALVES * _clocks(lanes, "fma", 128.0))
+    if pipe == "fma":  # the half that multiplies integers; `VIADD` too (`fmaheavy` of an H200)
         busy = _clocks(lanes, "imad", 64.0)
         return Issue(Kind.FIXED, Unit.FMA_HEAVY, busy * (1 + _is_wide(opcode)))
     if name.startswith("U") and name != "UNDEF":

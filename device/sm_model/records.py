@@ -210,7 +210,8 @@ class Machine(Record):
     write_sector_clocks: float
     hit_sector_clocks: float  # of the L2's time for writing, for a sector that is read there
     fill_byte_clocks: float  # of the same, for a byte that DRAM reads
-    port_sector_clocks: float  # the port between the SM and the L2
+    port_sector_clocks: float  # the port from the L2 to the SM
+    store_port_sector_clocks: float  # that from the SM to the L2
     dram_byte_clocks: float
     dram_sector_bytes: float  # that DRAM reads for a missed sector
     backlog: float  # clocks of traffic that the SM may have before its L1 stops
@@ -252,6 +253,7 @@ class Machine(Record):
     l2_free: float
     write_free: float  # the same of what writes into the L2
     port_free: float
+    store_port_free: float
     remote_free: float  # the network to the other SMs
     atomic_free: float  # when the sector that all atomics want is free
     dram_free: float

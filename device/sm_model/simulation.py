@@ -63,7 +63,8 @@ class Rates:
         write_sector_clocks: The same, writing.
         hit_sector_clocks: Clocks of the latter that a sector takes which is read there.
         fill_byte_clocks: The same of a byte that DRAM reads, which is written into the L2.
-        port_sector_clocks: Clocks per sector of the port between the SM and the L2.
+        port_sector_clocks: Clocks per sector of the port from the L2 to the SM.
+        store_port_sector_clocks: The same of the port from the SM to the L2.
         dram_byte_clocks: Clocks per byte of the SM's share of DRAM.
         dram_sector_bytes: Bytes that DRAM reads for a missed sector.
         backlog: Clocks of traffic under way at which the L1 stops taking accesses.
@@ -91,6 +92,7 @@ class Rates:
     hit_sector_clocks: float = 0.0
     fill_byte_clocks: float = 0.0
     port_sector_clocks: float = 0.0
+    store_port_sector_clocks: float = 0.0
     dram_byte_clocks: float = 0.0
     dram_sector_bytes: float = 32.0
     backlog: float = 1e9
@@ -219,7 +221,8 @@ def run(work: Workload, rates: Rates) -> Simulated:
         *("block_interval", "block_latency", "warp_interval", "queue_depth"),
         *("barrier_clocks", "barrier_latency", "read_sector_clocks", "write_sector_clocks"),
         *("hit_sector_clocks", "fill_byte_clocks"),
-        *("port_sector_clocks", "dram_byte_clocks", "dram_sector_bytes", "backlog"),
+        *("port_sector_clocks", "store_port_sector_clocks"),
+        *("dram_byte_clocks", "dram_sector_bytes", "backlog"),
         *("fetch_latency", "fetch_interval", "fetch_ahead"),
         *("least_sectors", "arrival_clocks", "cluster_clocks", "remote_sector_clocks"),
     ):

@@ -533,11 +533,11 @@ def _pass_port(m: Machine, begin: float, sectors: float, clocks: float) -> float
 @compiled(inline=True)
 def _write(m: Machine, step: Step, begin: float) -> float:
     """Pass sectors that are written through the SM's port and to the L2; return when."""
-    start = _later(begin, m.port_free)
-    m.port_free = start + step.sectors * m.port_sector_clocks
+    start = _later(begin, m.store_port_free)
+    m.store_port_free = start + step.sectors * m.store_port_sector_clocks
     written = _later(step.sectors, step.lines * m.least_sectors)
     m.write_free = _later(start, m.write_free) + written * m.write_sector_clocks
-    end = _later(m.port_free, m.write_free)
+    end = _later(m.store_port_free, m.write_free)
     m.l1_free = _later(m.l1_free, end - m.backlog)
     return end
 

@@ -21,7 +21,7 @@ def launch_of(
         source=source,
         source_name="k.cu",
         entry="k",
-        defines={},
+        defines=more.pop("defines", {}),
         grid=(blocks, 1, 1),
         block=(threads, 1, 1),
         dynamic_shared_bytes=more.pop("shared", 0),

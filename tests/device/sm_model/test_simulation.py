@@ -137,6 +137,20 @@ def test_what_dram_reads_is_written_into_the_l2_like_stores() -> None:
     assert bytes_per_clock(stored=True) == pytest.approx(4, rel=0.02)
 
 
+def test_stores_have_a_port_of_their_own() -> None:
+    def clocks(kinds: list[Kind]) -> float:
+        steps = empty_steps(2)
+        for step, kind in zip(steps, kinds, strict=True):
+            step["kind"], step["unit"], step["sectors"], step["missed"] = kind, Unit.MEMORY, 4, 1
+        rates = Rates(port_sector_clocks=4.0, store_port_sector_clocks=8.0, backlog=200.0)
+        return simulate(steps, *[(0, 2)] * 100, warps=8, rates=rates).clocks
+
+    requests = 2 * 8 * 100
+    assert clocks([Kind.LOAD, Kind.LOAD]) == pytest.approx(requests * 4 * 4, rel=0.05)
+    assert clocks([Kind.STORE, Kind.STORE]) == pytest.approx(requests * 4 * 8, rel=0.05)
+    assert clocks([Kind.LOAD, Kind.STORE]) == pytest.approx(requests / 2 * 4 * 8, rel=0.05)
+
+
 def test_a_branch_takes_the_clocks_of_its_target_too() -> None:
     steps = empty_steps(101)
     steps["stall"], steps["resolving"] = 5, 3

@@ -1,0 +1,97 @@
+"""What the time model is told of memory accesses, against figures computed by hand."""
+
+from __future__ import annotations
+
+import launches
+import numpy as np
+import pytest
+
+from memlab.device.compiler.compile import compile_launch
+from memlab.device.datasheets import loader
+from memlab.device.emulation.device import emulate
+from memlab.device.sm_model.profile import Access, LaunchProfile
+from memlab.kernels.launch import Buffer, InMemoryArray, Launch
+
+H200 = loader.load_datasheet("h200")
+THREADS = 256
+GATHER = """extern "C" __global__ void k(const int *index, const float *x, float *y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = x[index[i]];
+}
+"""
+COPY = """extern "C" __global__ void k(const char *x, float *y)
+{
+    __shared__ __align__(128) char tile[64 * ROW];
+    int row = threadIdx.x / 4, part = threadIdx.x % 4 * 16;
+    unsigned to = __cvta_generic_to_shared(tile + row * ROW + part);
+    const char *from = x + (blockIdx.x * 64 + row) * 128 + part;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from));
+    asm volatile("cp.async.wait_all;");
+    __syncthreads();
+    y[blockIdx.x * 256 + threadIdx.x] = tile[row * ROW + part];
+}
+"""
+
+
+def profile_of(launch: Launch) -> LaunchProfile:
+    """What a launch on the emulated H200 tells the time model."""
+    compiled = compile_launch(launch, H200.compute_capability)
+    profile = emulate(launch, compiled, H200, 0).profile
+    assert profile is not None
+    return profile
+
+
+def access_of(profile: LaunchProfile, name: str) -> Access:
+    """The access of the only instruction of a name."""
+    instructions = enumerate(profile.code.instructions)
+    (number,) = (number for number, each in instructions if each.name == name)
+    return profile.accesses[number]
+
+
+def test_a_sector_that_waits_for_dram_has_the_bytes_that_dram_reads() -> None:
+    """Each line is read by two blocks, on SMs of the two halves of the L2.
+
+    The second one misses the half of its SM, but not the half in front of DRAM.
+    """
+    sms, words_per_line = 132, 32
+    lines = np.random.default_rng(0).permutation(sms * THREADS).astype(np.int32)
+    of_blocks = lines.reshape(sms, THREADS) * words_per_line
+    index = np.concatenate((of_blocks, np.roll(of_blocks, 1, axis=0))).reshape(-1)
+    launch = launches.launch_of(
+        GATHER,
+        Buffer("index", index.shape, "int32", "in", InMemoryArray(index)),
+        Buffer("x", (lines.size * words_per_line,), "float32", "in"),
+        Buffer("y", index.shape, "float32", "out"),
+        blocks=2 * sms,
+        threads=THREADS,
+    )
+
+    # A line that is read alone takes 64 bytes of DRAM for its sector, and the index 32 a sector.
+    gathered, read = lines.size, index.nbytes // 32
+    expected = (gathered * 64 + read * 32) / (gathered + read)
+    assert profile_of(launch).dram_sector_bytes == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "sectors", "wavefronts"),
+    # Rows of 80 bytes as those of `mma-half`: an H200 reads 24 sectors of 16.
+    [(64, 16, 4), (80, 24, 8)],
+)
+def test_a_copy_to_shared_memory_is_one_access(
+    row_bytes: int, sectors: float, wavefronts: float
+) -> None:
+    """A warp copies 8 rows of 64 bytes, each in a line of its own."""
+    blocks = 264
+    launch = launches.launch_of(
+        COPY,
+        Buffer("x", (blocks * 64 * 128,), "int8", "in"),
+        Buffer("y", (blocks * THREADS,), "float32", "out"),
+        blocks=blocks,
+        threads=THREADS,
+        defines={"ROW": str(row_bytes)},
+    )
+    access = access_of(profile_of(launch), "LDGSTS")
+    assert (access.lines, access.sectors) == (8, sectors)
+    assert access.passes == wavefronts
+    assert access.missed == 1
