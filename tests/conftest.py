@@ -118,6 +118,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(reason)
 
 
+@pytest.fixture(autouse=True)
+def share_of_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Keep the tests of other processes (`-n 8`) from the GPU of a test that measures it."""
+    if not request.node.get_closest_marker("gpu"):
+        yield
+        return
+    import fcntl
+
+    alone = request.node.get_closest_marker("alone")
+    with (Path(tempfile.gettempdir()) / f"memlab-tests-{os.getuid()}.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow the fuzz tests, and those that repeat a test for another architecture."""
     for item in items:

@@ -39,6 +39,7 @@ def test_each_gpu_has_a_worker_and_says_where_a_point_ran() -> None:
         memlab.sweep("tiled", workers=count + 1)
 
 
+@pytest.mark.alone
 def test_more_work_takes_more_energy() -> None:
     pytest.importorskip("pynvml")
     swept = memlab.sweep("tiled", width=[1024, 2048, 4096], objective="energy", samples=3)

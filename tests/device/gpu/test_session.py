@@ -18,7 +18,7 @@ from memlab.device.gpu.session import GpuSession
 from memlab.device.gpu.timing import Samples, TimingSettings
 from memlab.device.gpu.worker import WorkerLink, call_in_worker
 from memlab.device.properties import LINE_BYTES
-from memlab.errors import DeviceError, MemlabError
+from memlab.errors import MemlabError
 from memlab.kernels.launch import Launch
 from memlab.kernels.user.kernel import UserKernel
 from memlab.launching import prepare_launch
@@ -59,10 +59,7 @@ extern "C" __global__ void work_once(float* x, float one) {
 
 @pytest.fixture(scope="module")
 def device() -> CudaDevice:
-    try:
-        return CudaDevice(0, QUICK)
-    except DeviceError as error:
-        pytest.skip(str(error))
+    return CudaDevice(0, QUICK)
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +138,7 @@ def counted(link: WorkerLink, launch: Launch, compiled: CompiledKernel) -> list[
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_a_wait_takes_as_long_as_asked(cubin: bytes) -> None:
     taken = {name: samples.median_s for name, samples in call_in_worker(waits, cubin).items()}
 
@@ -153,6 +151,7 @@ def test_a_wait_takes_as_long_as_asked(cubin: bytes) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_a_launch_timed_cold_finds_nothing_in_the_l2(cubin: bytes) -> None:
     cold, warm = call_in_worker(cold_and_warm, cubin)
 
@@ -171,6 +170,7 @@ def test_every_sample_finds_the_arrays_as_they_were(device: CudaDevice, tmp_path
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_a_run_restores_what_a_launch_overwrites(device: CudaDevice, tmp_path: Path) -> None:
     launch = own(device, tmp_path, "work_once", "inout:f32[1]", "f32=1")
     taken = device.run(launch, seed=0).time

@@ -53,6 +53,7 @@ def test_every_benchmark_runs_and_is_verified(small, number):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_a_gpu_gets_all_its_figures():
     """Physical limits that no measurement may pass, and an order that no GPU reverses."""
     calibration = memlab.calibrate()
