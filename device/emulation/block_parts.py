@@ -42,19 +42,25 @@ PART_LANES = 2048
 
 THREADS_VARIABLE = "MEMLAB_THREADS"
 """The environment variable that limits how many threads execute blocks."""
+MOST_THREADS = 1024
+"""Each has a workspace of some MB while it executes blocks."""
 
 
 def threads() -> int:
     """How many threads execute blocks: `MEMLAB_THREADS`, or the cores this process may use.
 
     Raises:
-        UsageError: The variable is no positive number.
+        UsageError: The variable is no number from 1 to `MOST_THREADS`.
     """
     chosen = os.environ.get(THREADS_VARIABLE)
+    cores = len(os.sched_getaffinity(0))
     if not chosen:
-        return len(os.sched_getaffinity(0))
-    if not chosen.isdecimal() or int(chosen) < 1:
-        raise UsageError(f"{THREADS_VARIABLE} must be a number from 1 on, got {chosen!r}")
+        return cores
+    if not (chosen.isascii() and chosen.isdecimal() and 1 <= int(chosen) <= MOST_THREADS):
+        raise UsageError(
+            f"{THREADS_VARIABLE} must be a number from 1 to {MOST_THREADS}, got {chosen!r}: set it "
+            f"to {cores}, or to nothing for one thread per core"
+        )
     return int(chosen)
 
 

@@ -55,9 +55,8 @@ from memlab.device.emulator.sampling.block_sample import (
 from memlab.device.properties import WARP_SIZE
 from memlab.kernels.launch import NO_CLUSTER, Dim3
 
-_CHUNK_OVERHEAD_INSTRUCTIONS = (
-    10  # instructions per lane that take as long as starting a chunk (0.4 ms)
-)
+_CHUNK_OVERHEAD_INSTRUCTIONS = 10
+"""Instructions per lane that take as long as starting a chunk (0.4 ms)."""
 _REPRESENTATIVE_RANGE = 0.9, 1.1
 """The recorded block stands for the grid if the grid's sectors are within this range, as a multiple
 of the block's sectors times the number of blocks."""
@@ -66,9 +65,10 @@ _PIECES_PER_BATCH = 128
 only if no block of this one touches memory."""
 _RERUN_LANE_INSTRUCTIONS = 20_000_000
 """The size of the part of a chunk that is executed again to find a block in it: 0.1 to 0.6 s."""
-_MEDIAN_RANGE = 0.4, 0.6  # share of the sectors, over blocks by rising sectors: the median blocks
-_MIN_RERUN_BLOCKS = 4  # blocks that are executed again, whatever they cost
-
+_MEDIAN_RANGE = 0.4, 0.6
+"""The shares of the sectors, over blocks by rising sectors, between which the median blocks lie."""
+_MIN_RERUN_BLOCKS = 4
+"""Blocks that are executed again, whatever they cost."""
 
 Floats = NDArray[np.float64]
 

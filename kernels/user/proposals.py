@@ -47,6 +47,7 @@ from memlab.kernels.user.arguments.tensor_maps import (
     points_to_tensor_maps,
     takes_tensor_map,
 )
+from memlab.kernels.user.arguments.views import example, view_kind
 from memlab.kernels.user.expressions import FUNCTIONS
 from memlab.kernels.user.launch_options import RECORDED_OPTIONS
 from memlab.kernels.user.proposed_maps import UntoldMap, write_map
@@ -459,12 +460,12 @@ def _member(value: Value, path: str) -> Value | None:
 
 def _scalar(parameter: KernelParameter, value: Value, names: _Names) -> str:
     dtype = parameter.dtype
+    if kind := view_kind(parameter.spelling):
+        raise _Gap(f"is a {kind} object, which the host code does not tell: write {example(kind)}")
     if isinstance(value, Null):
         return f"{dtype}=0"
     if isinstance(value, Pointer | Container | Address | Record | Tensor):
         raise _Gap("is no number that the host code tells")
-    if "TextureObject" in parameter.spelling or "SurfaceObject" in parameter.spelling:
-        raise _Gap("is a texture or surface, which memlab cannot pass")
     text = _number_text(value, names)
     if text is None:
         return f"{dtype}={names.fresh(_name_of(value, parameter.name))}"
@@ -575,8 +576,7 @@ def _array_type(parameter: KernelParameter, count: str) -> str:
     if not parameter.element_bytes:
         return f"u8[{count}]"
     if parameter.member_dtype:
-        bits = re.sub(r"\D", "", NUMPY_DTYPES[parameter.member_dtype])
-        members = parameter.element_bytes // (int(bits or 8) // 8)
+        members = parameter.element_bytes // dtype_bytes(NUMPY_DTYPES[parameter.member_dtype])
         return f"{parameter.member_dtype}[{count},{members}]"
     if parameter.structure is not None:
         return f"{STRUCTURE}[{count}]"

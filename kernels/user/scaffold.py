@@ -28,6 +28,7 @@ from memlab.kernels.user.arguments.tensor_maps import (
     points_to_tensor_maps,
     takes_tensor_map,
 )
+from memlab.kernels.user.arguments.views import example, view_kind
 from memlab.kernels.user.kernel import is_compiled
 from memlab.kernels.user.project import SCHEMA_FILE
 from memlab.kernels.user.proposals import INDEX_DTYPES
@@ -356,6 +357,8 @@ def _guesses(parameters: Sequence[KernelParameter], size: int) -> Iterator[str]:
     for parameter in parameters:
         if parameter.kind == "pointer":
             yield _guess_array(parameter)
+        elif kind := view_kind(parameter.spelling):
+            yield example(kind)
         elif parameter.kind == "scalar":
             yield f"{parameter.dtype}={_guess_value(parameter.dtype, size)}"
         elif parameter.kind == "untyped":
@@ -393,6 +396,8 @@ def _guess_untyped(parameter: KernelParameter, size: int) -> str:
 def _guess_member(member: StructureMember, size: int) -> str:
     if takes_tensor_map(member):
         return EXAMPLE
+    if kind := view_kind(member.spelling):
+        return example(kind)
     return _guess_array(member.pointer) if member.pointer else _guess_value(member.dtype, size)
 
 

@@ -35,7 +35,6 @@ from memlab.kernels.user.arguments.typed_binding import (
     bind_structure,
     bind_view,
     handle_spelling,
-    view_kind,
 )
 from memlab.kernels.user.arguments.untyped_binding import bind_untyped
 
@@ -96,7 +95,7 @@ def _bind_argument(text: str | Specification, parameter: KernelParameter, label:
         raise UsageError(
             f"{label} takes a tensor map, got {argument.text!r}: write {tensor_maps.EXAMPLE}"
         )
-    kind = view_kind(parameter.spelling)
+    kind = views.view_kind(parameter.spelling)
     if isinstance(argument, ArraySpecification) and argument.view is not None:
         return bind_view(argument, parameter.name, handle_spelling(parameter), label)
     if kind:

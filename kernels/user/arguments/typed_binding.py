@@ -57,12 +57,6 @@ MAX_SHOWN_TEXT = 120
 """The characters of an argument that a message shows."""
 
 
-def view_kind(spelling: str) -> views.ViewKind | None:
-    """What a parameter or member of a type is, if it is a texture or surface object."""
-    words = {f"cuda{kind.capitalize()}Object_t": kind for kind in views.VIEW_KINDS}
-    return next((kind for word, kind in words.items() if word in spelling), None)
-
-
 def handle_spelling(parameter: KernelParameter) -> str:
     """The type of a parameter that may be a handle; empty for one that is none."""
     is_handle = parameter.nbytes == POINTER_BYTES and (
@@ -75,7 +69,7 @@ def bind_view(argument: ArraySpecification, name: str, spelling: str, label: str
     """Bind a texture or surface; `spelling` is the type of its handle, empty if it is none."""
     view = argument.view
     assert view is not None
-    kind = view_kind(spelling)
+    kind = views.view_kind(spelling)
     if not spelling or (kind and kind != view.kind):
         wanted = f"write {views.example(kind)}" if kind else "a pointer takes an array, f32[64,64]"
         raise UsageError(f"{label} takes no {view.kind}, got {argument.text!r}: {wanted}")
@@ -164,7 +158,7 @@ def _bind_member(
         raise UsageError(
             f"{label} ({member.spelling}) takes a tensor map, got {given.text!r}: write {EXAMPLE}"
         )
-    kind = view_kind(member.spelling)
+    kind = views.view_kind(member.spelling)
     if kind or (member.dtype == "u64" and _is_view(value)):
         try:
             given = parse_specification(value) if isinstance(value, str) else value

@@ -64,6 +64,12 @@ def example(kind: str) -> str:
     return _EXAMPLES[kind]
 
 
+def view_kind(spelling: str) -> ViewKind | None:
+    """What a parameter or member of a type is, if it is a texture or surface object."""
+    words = {f"cuda{kind.capitalize()}Object_t": kind for kind in VIEW_KINDS}
+    return next((kind for word, kind in words.items() if word in spelling), None)
+
+
 def split_view(text: str, kind: ViewKind, value: str | None) -> ViewText:
     """Split a texture or surface; `value` is the text behind `texture=`.
 

@@ -301,3 +301,22 @@ def test_what_cannot_be_written_is_one_line(
     assert message in err
     assert err.count("\n") == 1
     assert not list(folder.rglob("*.toml"))
+
+
+def test_textures_and_surfaces_that_the_file_does_not_tell_have_an_example(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("image.cu").write_text(
+        "struct View { cudaTextureObject_t image; float gain; };\n"
+        "__global__ void shade(cudaTextureObject_t in, cudaSurfaceObject_t out, View more) {\n"
+        "  float x = tex2D<float>(in, 3, 4) + more.gain * tex2D<float>(more.image, 0, 0);\n"
+        "  surf2Dwrite(x, out, 4 * threadIdx.x, 0);\n}\n"
+    )
+    assert main(["init", "image.cu"]) == 0
+    args = tomllib.loads(Path("memlab.toml").read_text("utf-8"))["kernels"]["shade"]["args"]
+    assert args == [
+        "texture=f32[512,512]:linear:wrap:normalized",
+        "surface=out:f32[512,512]",
+        "struct=texture=f32[512,512]:linear:wrap:normalized,1",
+    ]
+    assert main(["run", "shade", "--grid=1", "--block=32", "-q"]) == 0

@@ -121,7 +121,7 @@ def test_a_fault_names_the_thread_that_lockstep_names(monkeypatch: pytest.Monkey
     assert messages == {str(fault.value)}
 
 
-@pytest.mark.parametrize("chosen", ["0", "two", "-1"])
+@pytest.mark.parametrize("chosen", ["0", "two", "-1", "1000000000", "٣"])
 def test_the_number_of_threads_must_be_a_positive_number(
     chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,7 +144,10 @@ def test_symbols_of_options_that_are_given_are_not_asked_for() -> None:
 def test_what_no_symbol_can_stand_for_is_a_gap() -> None:
     launch = proposed("s.size.x = 4; k<<<1, 1>>>(t, s, b + 200);", "tsb")
     assert launch.args == (None, None, None)
-    assert "texture" in launch.gaps[0]
+    assert launch.gaps[0] == (
+        "is a texture object, which the host code does not tell: write "
+        "texture=f32[512,512]:linear:wrap:normalized"
+    )
     assert "member n" in launch.gaps[1]
     assert "behind the memory" in launch.gaps[2]
     assert launch.kernel.args == ()
