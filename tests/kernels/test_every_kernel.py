@@ -5,7 +5,10 @@ import re
 
 import pytest
 
+from memlab.device.compiler.compile import compile_launch
 from memlab.device.devices import launch_limits, open_device
+from memlab.device.gpu.device import measure_launch
+from memlab.device.gpu.timing import TimingSettings
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import Buffer, Launch, TensorMap
 
@@ -85,6 +88,14 @@ SMALL: dict[str, list[dict[str, int | str]]] = {
     ],
 }
 CASES = [(name, sizes) for name, cases in SMALL.items() for sizes in cases]
+MANY_TILES: list[tuple[str, dict[str, int | str]]] = [
+    (name, {"m": 2331, "k": 392, "n": 4104, **more})
+    for name in SMALL
+    if name.startswith("wgmma")
+    for more in ({}, {"dtype": "fp16"})
+    if not (more and name == "wgmma-tf32")
+]
+"""More than a GPU computes at a time, so that persistent blocks have several each."""
 
 
 def prepare(name: str, sizes: dict[str, int | str]) -> Launch:
@@ -101,6 +112,22 @@ def test_output_is_right_at_small_odd_sizes(name: str, sizes: dict[str, int | st
 
     assert verification.status == "passed", verification
     assert verification.checked == verification.total > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("name", "sizes"), CASES + MANY_TILES, ids=str)
+def test_output_is_right_on_a_gpu(name: str, sizes: dict[str, int | str]) -> None:
+    properties = open_device(0).properties
+    if "wgmma" in name and properties.compute_capability != (9, 0):
+        pytest.skip("wgmma is an instruction of Hopper's alone")
+    launch = CATALOG[name].prepare(sizes, launch_limits(properties))
+    compiled = compile_launch(launch, properties.compute_capability)
+    settings = TimingSettings(samples=1)
+
+    _, verification, _, _ = measure_launch(0, launch, compiled, 1, settings, None, lambda: None)
+
+    assert verification.status == "passed", verification
+    assert verification.checked > 0
 
 
 @pytest.mark.parametrize("name", CATALOG)
