@@ -22,6 +22,7 @@ from memlab.kernels.launch import (
     Reference,
     array_arguments,
 )
+from memlab.text import plural
 
 MAX_INT_INDEXED_ELEMENTS = 2**31 - 1024
 """The most elements of an array with `int` indices: their range less the width of a block, because
@@ -392,8 +393,9 @@ def check_cluster(launch: Launch, limits: Limits) -> None:
     for axis, blocks, each in zip("xyz", launch.grid, launch.cluster, strict=True):
         if blocks % each:
             raise UsageError(
-                f"the grid has {blocks} blocks in {axis}, no multiple of the {each} of a cluster "
-                f"({extents}): use a grid of {-(-blocks // each) * each} blocks in {axis}"
+                f"the grid has {blocks} {plural(blocks, 'block')} in {axis}, no multiple of the "
+                f"{each} of a cluster ({extents}): use a grid of "
+                f"{-(-blocks // each) * each} blocks in {axis}"
             )
 
 

@@ -64,10 +64,10 @@ def _read_extents(what: str, value: Any) -> tuple[int | str, ...]:
     listed = tuple(parts) if isinstance(parts, Sequence) else (parts,)
     extents = tuple(_read_integer(part, 1, MAX_EXTENT) for part in listed)
     if not 1 <= len(extents) <= 3 or None in extents:
+        example = 2 if what == "cluster" else 16  # of a cluster, a GPU allows 16 blocks in all
         raise UsageError(
             f"{what} takes one to three whole numbers from 1 to {MAX_EXTENT}, got "
-            f"{format_value(value)}: "
-            f"use --{what} 16 or --{what} 16,16"
+            f"{format_value(value)}: use --{what} {example} or --{what} {example},{example}"
         )
     return tuple(extent for extent in extents if extent is not None)
 

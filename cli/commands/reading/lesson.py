@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memlab.cli.app import EXIT_INTERRUPTED
 from memlab.cli.kernel_commands import EXIT_FINDING
 from memlab.cli.output import print_message
 from memlab.errors import UsageError
@@ -80,7 +81,13 @@ def lesson(
     if shell:
         raise typer.Exit(_open_shell(chosen, _prepared_folder(chosen, folder)))
     if run:
-        raise typer.Exit(_run_lesson(chosen, _prepared_folder(chosen, folder), answers))
+        place = _prepared_folder(chosen, folder)
+        try:
+            code = _run_lesson(chosen, place, answers)
+        except KeyboardInterrupt:
+            print_message(f"interrupted: the files and pictures so far are in {place}")
+            code = EXIT_INTERRUPTED
+        raise typer.Exit(code)
     console().print(lesson_report(chosen, answers), crop=False)
     if sys.stdout.isatty():
         print_message(f"'memlab lesson {chosen.number} --run' runs these commands as you read")

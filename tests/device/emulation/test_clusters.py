@@ -390,7 +390,8 @@ def test_an_access_beyond_the_cluster_is_a_fault() -> None:
         ({"grid": 32, "cluster": 32}, r"cluster has 32 blocks; .*allows 16"),
         ({"grid": 8, "cluster": (2, 2), "device": "a100"}, r"compute capability 8\.0, has none"),
         ({"grid": 8, "cluster": 2, "entry": "histogram"}, r"__cluster_dims__.*of 4,1,1 blocks"),
-        ({"grid": 8, "cluster": "0"}, r"cluster takes one to three whole numbers"),
+        ({"grid": 8, "cluster": (2, 2)}, r"has 1 block in y, no multiple of the 2.*2 blocks in y"),
+        ({"grid": 8, "cluster": "0"}, r"one to three whole numbers.* use --cluster 2 or"),
     ],
 )
 def test_a_launch_that_no_gpu_takes_is_refused_in_one_line(

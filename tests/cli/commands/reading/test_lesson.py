@@ -106,6 +106,20 @@ def test_a_command_that_fails_ends_the_lesson(
     assert f"{find_lesson(2).commands[0].line} gave the exit code 3" in err
 
 
+def test_an_interrupted_lesson_says_once_where_its_files_are(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(words: list[str], **_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "run", interrupted)
+    new = folder.parent / "new"
+    assert main(["lesson", "2", "--run", "--folder", str(new)]) == 130
+    assert capfd.readouterr().err == (
+        f"memlab: interrupted: the files and pictures so far are in {new}\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("number", "package", "following"), [(17, "triton", 0), (16, "numba", 1), (18, "numba", 0)]
 )
