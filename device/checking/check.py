@@ -28,7 +28,7 @@ from memlab.device.emulator.machine.machine import TRAPS
 from memlab.device.emulator.machine.memory import KernelFault, describe_wild_address
 from memlab.device.emulator.machine.threads import block_coordinates, cluster_places
 from memlab.device.emulator.program.polling_loops import find_polling_loops
-from memlab.device.emulator.program.program import HEAP
+from memlab.device.emulator.program.program import HEAP, runs_forward
 from memlab.device.emulator.ptx import parser
 from memlab.device.emulator.ptx.parser import PtxError
 from memlab.device.emulator.sampling.block_sample import (
@@ -214,16 +214,20 @@ def _cost_per_block(execution: Execution, checker: Checker) -> int:
     """The lane instructions of the middle block, which is executed without checks.
 
     Returns:
-        0 where it was not executed: blocks may wait for each other, or write to inputs, which a
-        reset does not restore; or where it faulted.
+        0 where it was not executed: the grid is checked whole in any case; blocks may wait for
+        each other, or write to inputs, which a reset does not restore; or where it faulted.
     """
-    launch = execution.launch
+    launch, program = execution.launch, execution.program
+    lanes = launch.blocks * execution.grid.padded_threads
+    is_small = runs_forward(program) and lanes * len(program.steps) <= WHOLE_GRID_LANE_INSTRUCTIONS
+    if is_small or launch.blocks == launch.cluster_blocks:
+        return 0
     inputs = [buffer.name for buffer in launch.buffers if buffer.role == "in"]
-    if find_polling_loops(execution.program) or any(map(checker.writes_to, inputs)):
+    if find_polling_loops(program) or any(map(checker.writes_to, inputs)):
         return 0
     try:
         middle = whole_clusters(np.array([center_block(launch.grid)]), launch.cluster)
-        tally = execution.run(middle)
+        tally = execution.run(middle, cuts=checker.watched_instructions(program))
     except KernelFault:
         return 0
     finally:

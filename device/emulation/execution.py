@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -404,6 +404,7 @@ class Execution:
         observers: Sequence[Observer] = (),
         deadline: Deadline | None = None,
         program: Program | None = None,
+        cuts: Collection[int] = (),
     ) -> Tally:
         """Execute blocks as one chunk, and return their counters.
 
@@ -412,17 +413,19 @@ class Execution:
             observers: The observers of the chunk; at most one is an `ExecutionPolicy`.
             deadline: The time limit; None for the launch's own.
             program: What to execute; None for the launch's program.
+            cuts: Instructions that the machine code has apart from others, as if they were
+                watched: no other code is compiled where observers watch the same ones later.
 
         Raises:
             KernelFault: The kernel accessed memory out of bounds, or stopped itself (`trap`).
             EmulationTimeoutError: The time was up.
         """
         limit = deadline or self.deadline
-        is_special = bool(observers) or program is not None
+        is_special = bool(observers) or program is not None or bool(cuts)
         if is_special or self.runs_in_lockstep or len(blocks) <= self._part_blocks:
             if not self.runs_in_lockstep:
                 self._done.append(blocks)
-            return self._run_in_lockstep(blocks, observers, limit, program)
+            return self._run_in_lockstep(blocks, observers, limit, program, cuts)
         return self.run_chunks([blocks], deadline)[0]
 
     def run_chunks(
@@ -449,10 +452,11 @@ class Execution:
         observers: Sequence[Observer],
         deadline: Deadline,
         program: Program | None,
+        cuts: Collection[int] = (),
     ) -> Tally:
         """Execute blocks at once."""
-        if observers or program is not None:
-            chunk = self._chunk(blocks, self._workspace, None, deadline, observers, program)
+        if observers or program is not None or cuts:
+            chunk = self._chunk(blocks, self._workspace, None, deadline, observers, program, cuts)
         else:
             chunk = self._take_chunk(blocks, self._workspace, None, deadline)
         try:
@@ -508,6 +512,7 @@ class Execution:
         deadline: Deadline,
         observers: Sequence[Observer] = (),
         program: Program | None = None,
+        cuts: Collection[int] = (),
     ) -> Chunk:
         return Chunk(
             program or self.program,
@@ -517,6 +522,7 @@ class Execution:
             workspace,
             writers=writers,
             observers=observers,
+            cuts=cuts,
             source=self.source,
             deadline=deadline,
         )

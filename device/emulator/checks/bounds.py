@@ -71,6 +71,11 @@ class BoundsCheck:
         """
         starts, ends, permits = self._candidate_arrays(step, segment, load)
         multiple = address | size if sized else address
+        if self._heap is None or segment.name != "global":
+            correct = multiple & ((alignment or size) - 1) == 0
+            correct &= _inside(address, starts[permits], ends[permits] - size)
+            if np.array_equal(correct & active, active):
+                return active
         misaligned = active & ((multiple & ((alignment or size) - 1)) != 0)
         inside, read_only = np.zeros((2, len(address)), np.bool_)
         for start, end, permitted in zip(starts, ends, permits, strict=True):
@@ -160,3 +165,11 @@ class BoundsCheck:
         if segment.name == "global":
             return array not in self._read_only_arrays
         return bool(segment.data.flags.writeable)
+
+
+def _inside(address: Lanes, starts: Lanes, lasts: Lanes) -> Lanes:
+    """Whether each address lies in one of some ranges, given by their first and last addresses."""
+    inside = np.zeros(len(address), np.bool_)
+    for start, last in zip(starts.tolist(), lasts.tolist(), strict=True):
+        inside |= (address >= start) & (address <= last)
+    return inside

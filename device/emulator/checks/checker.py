@@ -228,8 +228,11 @@ class Checker(ExecutionPolicy):
         position = address - segment.origin
         if access.base is not None:
             position += access.base[lanes]
-        each = (instruction.rows[:, None] + np.arange(0, instruction.size, unit_bytes)).reshape(-1)
-        units = (position[:, None] + each) // unit_bytes
+        if instruction.size == unit_bytes and not instruction.is_box:
+            units = position // unit_bytes
+        else:
+            each = instruction.rows[:, None] + np.arange(0, instruction.size, unit_bytes)
+            units = (position[:, None] + each.reshape(-1)) // unit_bytes
 
         def values() -> Lanes:
             stored = [

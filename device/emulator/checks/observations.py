@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Lanes = NDArray[Any]
+
+_Key: TypeAlias = tuple[str, str, int, str, int, int]
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,8 @@ class Observations:
             starts: The start addresses of the arrays, rising, by state space.
         """
         self._lines, self._starts = np.asarray(lines), starts
-        self._observed: dict[tuple[str, str, int, str, int, int], Observation] = {}
+        self._observed: dict[_Key, Observation] = {}
+        self._counts: Counter[_Key] = Counter()
 
     def add(
         self,
@@ -92,43 +96,55 @@ class Observations:
         """
         if not len(threads):
             return
-        starts = self._starts.get(space)
-        if array is not None or starts is None:
-            arrays = np.full(len(threads), -1 if array is None else array)
-        else:
-            arrays = np.maximum(np.searchsorted(starts, addresses, "right") - 1, 0)
-        steps = np.broadcast_to(steps, len(threads))
-        others = np.full(len(threads), -1) if other_steps is None else self._lines[other_steps]
+        arrays = self._arrays(space, addresses) if array is None else array
         lines = self._lines[steps]
-        keys = np.stack([lines, arrays, others])
-        order = np.lexsort((threads, *keys[::-1]))  # the first thread of each kind comes first
-        differs = (np.diff(keys[:, order], axis=1) != 0).any(axis=0)
-        heads = np.flatnonzero(np.concatenate([[True], differs]))
-        counts = np.diff(heads, append=len(order))
-        for first, count in zip(order[heads].tolist(), counts.tolist(), strict=True):
-            line, array_index, other_line = keys[:, first].tolist()
+        others: int | Lanes = -1 if other_steps is None else self._lines[other_steps]
+        keys = [_all_equal(each) for each in (lines, arrays, others)]
+        if None in keys:
+            of_each = (np.broadcast_to(each, len(threads)) for each in (lines, arrays, others))
+            table = np.stack(tuple(of_each))
+            order = np.lexsort((threads, *table[::-1]))  # the first thread of each kind comes first
+            differs = (np.diff(table[:, order], axis=1) != 0).any(axis=0)
+            heads = np.flatnonzero(np.concatenate([[True], differs]))
+            firsts, counts = order[heads].tolist(), np.diff(heads, append=len(order)).tolist()
+            kinds = table[:, firsts].T.tolist()
+        else:
+            firsts, counts, kinds = [int(np.argmin(threads))], [len(threads)], [keys]
+        steps = np.broadcast_to(steps, len(threads))
+        for first, count, (line, array_index, other_line) in zip(
+            firsts, counts, kinds, strict=True
+        ):
+            key = tool, kind, line, space, array_index, other_line
+            self._counts[key] += count * times
+            thread = int(threads[first])
+            known = self._observed.get(key)
+            if known is not None and known.at.thread <= thread:
+                continue
             other = None
             if other_steps is not None and other_threads is not None:
                 other = Site(int(other_steps[first]), int(other_threads[first]))
-            observation = Observation(
-                tool,
-                kind,
-                space,
-                array_index,
-                int(addresses[first]),
-                Site(int(steps[first]), int(threads[first])),
-                other,
-                count * times,
+            at = Site(int(steps[first]), thread)
+            self._observed[key] = Observation(
+                tool, kind, space, array_index, int(addresses[first]), at, other, 0
             )
-            self._keep((tool, kind, line, space, array_index, other_line), observation)
 
-    def _keep(self, key: tuple[str, str, int, str, int, int], new: Observation) -> None:
-        known = self._observed.get(key)
-        if known is not None:
-            first = known if known.at.thread <= new.at.thread else new
-            new = replace(first, count=known.count + new.count)
-        self._observed[key] = new
+    def _arrays(self, space: str, addresses: Lanes) -> int | Lanes:
+        """The last array before each address; -1 where the state space has no arrays."""
+        starts = self._starts.get(space)
+        if starts is None:
+            return -1
+        return np.asarray(np.maximum(np.searchsorted(starts, addresses, "right") - 1, 0))
 
     def all(self) -> list[Observation]:
         """All mistakes, in the order of their first observation."""
-        return list(self._observed.values())
+        return [replace(each, count=self._counts[key]) for key, each in self._observed.items()]
+
+
+def _all_equal(values: int | Lanes) -> int | None:
+    """The value of all; None if they differ."""
+    if isinstance(values, int):
+        return values
+    if not values.ndim:
+        return int(values)
+    first = values[0]
+    return int(first) if (values == first).all() else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ from memlab.device.emulator.isa.asynchronous.tensor_copies import is_tensor_acce
 from memlab.device.emulator.machine.boxes import BoxPart, parts_of
 from memlab.device.emulator.machine.memory import Lanes, Mask, Segment
 from memlab.device.emulator.machine.observer import Action, ExecutionPolicy, Observer
-from memlab.device.emulator.machine.operands import Source
+from memlab.device.emulator.machine.operands import Operands, Source
 from memlab.device.emulator.program.program import DecodedInstruction, bytes_moved, destinations
 from memlab.device.emulator.ptx.parser import Address, Register, Vector
 from memlab.kernels.launch import NO_CLUSTER
@@ -129,9 +130,18 @@ def watch_access(
         items = stored.items if isinstance(stored, Vector) else (stored,)
         sources = [registers.source(item, row.of[0]) for item in items]
     instruction = MemoryInstruction(index, kind, size, size, size // row.vector, sources)
+    has_parts = row.space == "generic" or any(
+        is_one(row) for is_one in (is_bulk_access, is_tensor_access, is_multicast)
+    )
+
+    finish = partial(_finish, step, registers, execute)
 
     def run(mask: Mask) -> None:
         address = np.broadcast_to(registers.address_base(operand) + operand.offset, len(mask))
+        if not has_parts:
+            access = _access(instruction, chunk.segments[row.space], address, mask, chunk)
+            finish(mask, _permitted_lanes(access, policy, observers))
+            return
         parts = [(row.space, 0, mask, instruction)]
         if row.space == "generic":
             parts = [(*part, instruction) for part in split_by_space(address, mask)]
@@ -169,42 +179,58 @@ def watch_access(
             # Of a box, nothing may lie inside its tensor, and no lane may write to a block.
             if not described.size or not lanes.any():
                 continue
-            access = WatchedAccess(described, chunk.segments[space], place, lanes)
-            access = _in_cluster(access, chunk)
-            chosen = policy.permitted_lanes(access)
-            refused |= lanes & ~chosen
-            if chosen.any():
-                access = replace(access, mask=chosen)
-                for observer in observers:
-                    observer.memory_accessed(access)
-        permitted = mask & ~refused
-        if permitted.any():
-            execute(permitted)
-        if refused.any():  # they read 0, and what they store is lost
-            for target in destinations(step):
-                assert isinstance(target, Register)
-                registers.clear(target.name, refused)
+            access = _access(described, chunk.segments[space], place, lanes, chunk)
+            refused |= lanes & ~_permitted_lanes(access, policy, observers)
+        finish(mask, mask & ~refused)
 
     return run
 
 
-def _in_cluster(access: WatchedAccess, chunk: Chunk) -> WatchedAccess:
-    """The access with the memory of each lane: in shared memory, that of the block it names.
+def _permitted_lanes(
+    access: WatchedAccess, policy: ExecutionPolicy, observers: Sequence[Observer]
+) -> Mask:
+    """The lanes that may carry out an access, of which the observers are told."""
+    permitted = policy.permitted_lanes(access)
+    if permitted is not access.mask:
+        access = replace(access, mask=permitted)
+    if permitted.any():
+        for observer in observers:
+            observer.memory_accessed(access)
+    return permitted
+
+
+def _finish(
+    step: DecodedInstruction, registers: Operands, execute: Action, mask: Mask, permitted: Mask
+) -> None:
+    """Let the permitted ones of some lanes carry out an access."""
+    if permitted.any():
+        execute(permitted)
+    if permitted is mask:
+        return
+    refused = mask & ~permitted
+    if refused.any():  # they read 0, and what they store is lost
+        for target in destinations(step):
+            assert isinstance(target, Register)
+            registers.clear(target.name, refused)
+
+
+def _access(
+    instruction: MemoryInstruction, segment: Segment, address: Lanes, mask: Mask, chunk: Chunk
+) -> WatchedAccess:
+    """An access with the memory of each lane: in shared memory, that of the block it names.
 
     Lanes that name a block beyond the cluster keep their addresses, which are outside.
     """
-    segment, threads = access.segment, chunk.threads
-    alone = (
-        threads.grid.cluster == NO_CLUSTER
-        and access.address[access.mask].max(initial=0) < RANK_UNIT
-    )
-    if segment.name != "shared" or alone:
-        return replace(access, base=segment.lane_base)
+    threads = chunk.threads
+    if segment.name != "shared" or (
+        threads.grid.cluster == NO_CLUSTER and address[mask].max(initial=0) < RANK_UNIT
+    ):
+        return WatchedAccess(instruction, segment, address, mask, segment.lane_base)
     assert segment.lane_base is not None
     blocks, own, peers = chunk.cluster_lanes
-    place = access.address >> RANK_SHIFT
+    place = address >> RANK_SHIFT
     inside = (place >= 0) & (place <= threads.grid.cluster_blocks)
     ranks = np.where(inside & (place > 0), place - 1, own)
     base = peers[blocks, ranks] * ((segment.data.size - 16) // len(threads.blocks))
-    address = np.where(inside, access.address & (RANK_UNIT - 1), access.address)
-    return replace(access, address=address, base=base, ranks=ranks)
+    address = np.where(inside, address & (RANK_UNIT - 1), address)
+    return WatchedAccess(instruction, segment, address, mask, base, ranks)

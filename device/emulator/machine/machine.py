@@ -7,7 +7,7 @@ observers ask for (`observer`): the instructions that they watch are executed on
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 from weakref import ref
@@ -97,6 +97,7 @@ class Chunk:
         *,
         writers: tuple[int, int] | None = None,
         observers: Sequence[Observer] = (),
+        cuts: Collection[int] = (),
         source: Sequence[str] = (),
         deadline: Deadline | None = None,
     ) -> None:
@@ -112,6 +113,7 @@ class Chunk:
                 the blocks that run at the same time (`GlobalMemory.new_writers`); None where these
                 blocks run alone.
             observers: Watch the run; at most one of them is an `ExecutionPolicy`.
+            cuts: Instructions that are stretches of their own, besides those that are watched.
             source: The CUDA source's lines, for messages.
             deadline: When to stop.
 
@@ -127,7 +129,7 @@ class Chunk:
         self.lanes = self.threads.lanes
         self.segments = build_segments(program, self.threads, global_memory)
         watched = sorted({i for o in observers for i in o.watched_instructions(program)})
-        self._native = native = native_program(program, watched, source)
+        self._native = native = native_program(program, {*watched, *cuts}, source)
         self.context = ChunkContext(native, self.threads, self.segments, global_memory, workspace)
         self.context.begin(self.threads, global_memory, writers or _ALONE)
         self.context.interrupt_at(watched)

@@ -14,6 +14,7 @@ from memlab.device.emulator.isa.asynchronous.bulk_copies import PIECE_BYTES, VIE
 from memlab.device.emulator.isa.special_registers import is_special
 from memlab.device.emulator.isa.unsupported import unsupported_hint
 from memlab.device.emulator.program.access_merging import merged_widths
+from memlab.device.emulator.program.call_stack import STACK_POINTER
 from memlab.device.emulator.program.code_layout import (
     BasicBlockOrder,
     find_block_order,
@@ -272,6 +273,12 @@ def instructions_in_loops(program: Program) -> list[bool]:
     for head, ends in loop_branches(program.steps).items():
         inside[head : ends[-1] + 1] = [True] * (ends[-1] + 1 - head)
     return inside
+
+
+def runs_forward(program: Program) -> bool:
+    """Whether a thread executes no instruction twice: nothing branches back, nothing recurs."""
+    returns = any(0 <= step.target <= index for index, step in enumerate(program.steps))
+    return not returns and STACK_POINTER not in program.registers
 
 
 def address_registers(step: DecodedInstruction) -> set[str]:

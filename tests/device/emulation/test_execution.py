@@ -1,9 +1,11 @@
 """The memory of a launch, before it runs and after it was reset."""
 
 import numpy as np
+from launches import launch_of
 
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.emulation.execution import Execution
+from memlab.device.emulator.program.program import runs_forward
 from memlab.device.emulator.sampling.block_sample import WholeGrid
 from memlab.kernels.launch import Arange, Buffer, Launch, Scalar
 
@@ -50,3 +52,34 @@ def test_a_reset_restores_what_was_stored_and_forgets_where() -> None:
     execution.reset()
     assert (execution.memory.data == before).all()
     assert not any(execution.elements_written(each).size for each in launch.outputs)
+
+
+LOOP = """extern "C" __global__ void k(float* out, const float* in, int turns) {
+  float sum = 0;
+  for (int i = 0; i < turns; i += 1 + threadIdx.x % 3) sum = sum * in[i] + in[threadIdx.x];
+  out[threadIdx.x] = sum;
+}"""
+STRAIGHT = LOOP.replace("for (int i = 0; i < turns; i += 1 + threadIdx.x % 3)", "int i = turns;")
+RECURSIVE = """__device__ __noinline__ int f(int n) { return n < 2 ? n : f(n - 1) + n * f(n - 2); }
+extern "C" __global__ void k(float* out, const float* in, int turns) { out[0] = f(turns); }"""
+
+
+def _execution(source: str) -> Execution:
+    out, given = Buffer("out", (64,), "float32", "out"), Buffer("in", (64,), "float32", "in")
+    launch = launch_of(source, out, given, Scalar("turns", "int32", 20), blocks=1)
+    return Execution.of(launch, compile_launch(launch, (9, 0)), 0)
+
+
+def test_cutting_the_code_changes_no_counts() -> None:
+    execution, block = _execution(LOOP), np.zeros((1, 3), np.int64)
+    whole = execution.run(block)
+    execution.reset()
+    cut = execution.run(block, cuts=range(0, len(execution.program.steps), 3))
+    assert cut.warps == whole.warps
+    assert cut.lanes == whole.lanes
+
+
+def test_programs_that_loop_or_recur_do_not_run_forward() -> None:
+    assert runs_forward(_execution(STRAIGHT).program)
+    assert not runs_forward(_execution(LOOP).program)
+    assert not runs_forward(_execution(RECURSIVE).program)
