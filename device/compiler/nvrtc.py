@@ -21,6 +21,9 @@ from memlab.device.compiler.translation_unit import (
 )
 from memlab.errors import DeviceError
 
+NVRTC_STEP = "pip install nvidia-cuda-nvrtc cuda-bindings"
+"""What to do without NVRTC."""
+
 
 @cache
 def compiler_version() -> tuple[int, int]:
@@ -124,10 +127,7 @@ def _library() -> Any:  # the bindings have no types
         nvrtc.nvrtcVersion()
     except (ImportError, OSError, RuntimeError) as error:
         reason = str(error).strip().partition("\n")[0]
-        message = (
-            f"the CUDA compiler NVRTC cannot be loaded ({reason}): "
-            "pip install nvidia-cuda-nvrtc cuda-bindings"
-        )
+        message = f"the CUDA compiler NVRTC cannot be loaded ({reason}): {NVRTC_STEP}"
         raise DeviceError(message) from error
     return nvrtc
 

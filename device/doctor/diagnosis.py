@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from memlab.device.compiler.nvcc import INSTALL_ADVICE as NVCC_ADVICE
+from memlab.device.compiler.nvrtc import NVRTC_STEP
 from memlab.device.doctor.probes import MachineState, Version
 from memlab.device.gpu.driver import USE_EMULATOR_STEP
 from memlab.device.gpu.nvml import Gpu
@@ -79,6 +80,7 @@ def diagnose(machine: MachineState) -> Diagnosis:
             *needed,
             _nvml_item(machine),
             _nvcc_item(machine),
+            _nvdisasm_item(machine),
             _cuobjdump_item(machine),
             _counters_item(machine),
             emulator,
@@ -189,10 +191,8 @@ def _pycuda_item(machine: MachineState) -> DiagnosisItem:
 def _nvrtc_item(machine: MachineState, usable: tuple[Gpu, ...]) -> DiagnosisItem:
     subject = "NVRTC"
     if machine.nvrtc is None:
-        reason = _failure_reason(machine, "nvrtc", "not installed")
-        return DiagnosisItem(
-            subject, "fails", reason, "pip install nvidia-cuda-nvrtc cuda-bindings"
-        )
+        reason = _failure_reason(machine, "nvrtc", "not installed").removesuffix(f": {NVRTC_STEP}")
+        return DiagnosisItem(subject, "fails", reason, NVRTC_STEP)
     supported = machine.nvrtc_architectures
     description = (
         f"{version_text(machine.nvrtc)}, for compute capability {_version_range(supported)}"
@@ -279,6 +279,18 @@ def _nvcc_item(machine: MachineState) -> DiagnosisItem:
     return DiagnosisItem("nvcc", "note", _failure_reason(machine, "nvcc", "not installed"), advice)
 
 
+def _nvdisasm_item(machine: MachineState) -> DiagnosisItem:
+    """Diagnose nvdisasm, which reads machine code."""
+    if machine.nvdisasm is not None:
+        return DiagnosisItem("nvdisasm", "works", machine.nvdisasm)
+    advice = (
+        "without it instructions are those of the PTX and modelled times are less exact: "
+        "pip install nvidia-cuda-nvdisasm"
+    )
+    said = _failure_reason(machine, "nvdisasm", "not installed")
+    return DiagnosisItem("nvdisasm", "note", said, advice)
+
+
 def _cuobjdump_item(machine: MachineState) -> DiagnosisItem:
     """Diagnose cuobjdump, which reads compiled files."""
     if machine.cuobjdump is not None:
@@ -309,6 +321,8 @@ def _counters_item(machine: MachineState) -> DiagnosisItem:
 def _emulator_item(machine: MachineState) -> DiagnosisItem:
     if machine.emulator:
         return DiagnosisItem("emulator", "works", "a matrix product ran and its result was right")
+    if machine.nvrtc is None:
+        return DiagnosisItem("emulator", "fails", "nothing compiles", "needs NVRTC first")
     reason = _failure_reason(machine, "emulator", "a matrix product ran and its result was wrong")
     return DiagnosisItem("emulator", "fails", reason, "pip install --force-reinstall memlab")
 

@@ -52,6 +52,7 @@ class MachineState:
         nvrtc_architectures: The compute capabilities for which NVRTC compiles.
         nvcc: The versions of nvcc and of the host's compiler that it uses.
         cuobjdump: The path of NVIDIA's reader of fat binaries.
+        nvdisasm: The path of NVIDIA's disassembler.
         ncu: The path of Nsight Compute's command-line program.
         counters_restricted: Whether the driver lets only administrators read counters.
         privileged: Whether this process may read counters as an administrator.
@@ -71,6 +72,7 @@ class MachineState:
     nvrtc_architectures: tuple[Version, ...] = ()
     nvcc: str | None = None
     cuobjdump: str | None = None
+    nvdisasm: str | None = None
     ncu: str | None = None
     counters_restricted: bool | None = None
     privileged: bool = False
@@ -144,6 +146,13 @@ def cuobjdump() -> Path | None:
     return find_cuda_tool("cuobjdump")
 
 
+def nvdisasm() -> Path | None:
+    """The path of nvdisasm; None if it is not installed."""
+    from memlab.device.compiler.cuda_tools import find_cuda_tool
+
+    return find_cuda_tool("nvdisasm")
+
+
 def privileged() -> bool:
     """Whether this process has one of the capabilities in `COUNTER_CAPABILITY_BITS`."""
     text = Path("/proc/self/status").read_text(encoding="utf-8")
@@ -180,6 +189,7 @@ class Probes:
     nvrtc: Callable[[], tuple[Version, tuple[Version, ...]]] = nvrtc
     nvcc: Callable[[], str | None] = nvcc
     cuobjdump: Callable[[], Path | None] = cuobjdump
+    nvdisasm: Callable[[], Path | None] = nvdisasm
     ncu: Callable[[], Path | None] = nsight_compute.find_ncu
     counters_restricted: Callable[[], bool | None] = counters_restricted
     privileged: Callable[[], bool] = privileged
@@ -205,7 +215,7 @@ def probe_machine(probes: Probes | None = None) -> MachineState:
 
     pycuda_version, pycuda_cuda = read("pycuda", (None, None))
     nvrtc_version, architectures = read("nvrtc", (None, ()))
-    executable, reader = read("ncu", None), read("cuobjdump", None)
+    tools = {name: read(name, None) for name in ("ncu", "cuobjdump", "nvdisasm")}
     return MachineState(
         driver=read("driver", None),
         driver_cuda=read("driver_cuda", None),
@@ -218,8 +228,7 @@ def probe_machine(probes: Probes | None = None) -> MachineState:
         nvrtc=nvrtc_version,
         nvrtc_architectures=architectures,
         nvcc=read("nvcc", None),
-        cuobjdump=None if reader is None else str(reader),
-        ncu=None if executable is None else str(executable),
+        **{name: None if path is None else str(path) for name, path in tools.items()},
         counters_restricted=read("counters_restricted", None),
         privileged=read("privileged", False),
         emulator=read("emulator", False),

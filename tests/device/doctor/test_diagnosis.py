@@ -34,6 +34,7 @@ HEALTHY = MachineState(
     nvrtc_architectures=((7, 5), (9, 0), (12, 1)),
     nvcc="nvcc 13.5.37 with gcc 12.2.0",
     cuobjdump="/usr/local/cuda/bin/cuobjdump",
+    nvdisasm="/usr/local/cuda/bin/nvdisasm",
     ncu="/usr/local/cuda/bin/ncu",
     counters_restricted=True,
     privileged=True,
@@ -42,6 +43,7 @@ HEALTHY = MachineState(
 BARE = MachineState(
     nvrtc=(13, 5),
     nvrtc_architectures=((7, 5), (9, 0)),
+    nvdisasm="/bin/nvdisasm",
     emulator=True,
     errors={"driver": "no NVIDIA driver is loaded", "pycuda": "not installed"},
 )
@@ -69,6 +71,30 @@ def test_without_cuobjdump_the_doctor_tells_what_needs_it() -> None:
     assert (item.state, item.found) == ("note", "not installed")
     assert item.advice == (
         "only kernels in .fatbin, .o, .so and programs need it: pip install 'memlab[nvcc]'"
+    )
+
+
+def test_without_nvdisasm_the_doctor_tells_what_is_less_exact() -> None:
+    item = found(replace(BARE, nvdisasm=None), "nvdisasm")
+    assert (item.state, item.found) == ("note", "not installed")
+    assert item.advice == (
+        "without it instructions are those of the PTX and modelled times are less exact: "
+        "pip install nvidia-cuda-nvdisasm"
+    )
+
+
+def test_without_nvrtc_one_item_has_the_reason_and_the_step() -> None:
+    error = "NVRTC cannot be loaded (no such file): pip install nvidia-cuda-nvrtc cuda-bindings"
+    errors = {"nvrtc": error, "emulator": error}
+    machine = replace(BARE, nvrtc=None, emulator=False, errors=errors)
+    assert found(machine, "NVRTC") == DiagnosisItem(
+        "NVRTC",
+        "fails",
+        "NVRTC cannot be loaded (no such file)",
+        "pip install nvidia-cuda-nvrtc cuda-bindings",
+    )
+    assert found(machine, "emulator") == DiagnosisItem(
+        "emulator", "fails", "nothing compiles", "needs NVRTC first"
     )
 
 
@@ -242,6 +268,7 @@ def test_a_probe_that_breaks_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> 
             nvrtc=lambda: ((13, 0), ((9, 0),)),
             nvcc=lambda: "nvcc 13.5.37 with gcc 12.2.0",
             cuobjdump=lambda: Path("/bin/cuobjdump"),
+            nvdisasm=lambda: Path("/bin/nvdisasm"),
             ncu=lambda: Path("/bin/ncu"),
             counters_restricted=lambda: True,
             privileged=lambda: False,
@@ -255,6 +282,7 @@ def test_a_probe_that_breaks_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> 
     assert machine.visible_devices == "0"
     assert machine.ncu == "/bin/ncu"
     assert machine.cuobjdump == "/bin/cuobjdump"
+    assert machine.nvdisasm == "/bin/nvdisasm"
     assert machine.nvcc == "nvcc 13.5.37 with gcc 12.2.0"
 
 
