@@ -184,7 +184,8 @@ class Execution:
                 "one, as in --device 0, or a file with PTX"
             )
         source = source_lines(launch.source)
-        program = _load_program(compiled.ptx, launch.entry, tuple(source))
+        in_cluster = launch.cluster_blocks > 1
+        program = _load_program(compiled.ptx, launch.entry, tuple(source), in_cluster)
         program = adapt(program) if adapt else program
         return cls(launch, program, seed, source, budget)
 
@@ -609,11 +610,11 @@ def _copy_with_padding(array: NDArray[Any]) -> NDArray[Any]:
 
 
 @lru_cache(maxsize=32)
-def _load_program(ptx: str, entry: str, source: tuple[str, ...]) -> Program:
+def _load_program(ptx: str, entry: str, source: tuple[str, ...], in_cluster: bool) -> Program:
     """The program of a kernel, for one launch after another."""
     own_lines = source == tuple(source_lines(ptx))
     cooperative = waits_for_grid(ptx, entry)
-    return load_program(parser.parse_ptx(ptx, own_lines), entry, source, cooperative)
+    return load_program(parser.parse_ptx(ptx, own_lines), entry, source, cooperative, in_cluster)
 
 
 def _block_bytes(launch: Launch, program: Program) -> int:

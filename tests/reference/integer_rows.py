@@ -23,14 +23,15 @@ for space, window in _WINDOWS.items():
     start = np.uint64(window << 40)
     op(f"cvta.{space}.u64", partial(np.add, start))
     op(f"cvta.to.{space}.u64", lambda a, start=start: a - start)
-    inside = words.is_own_shared if space == "shared" else partial(words.is_in_space, space)
-    op(f"isspacep.{space}", inside)
+    if space != "shared":
+        op(f"isspacep.{space}", partial(words.is_in_space, space))
+op("isspacep.own", words.is_own_shared)
 shared = np.uint64(_WINDOWS["shared"] << 40)
 op("cvta.shared::cluster.u64", partial(np.add, shared))
 op("cvta.to.shared::cluster.u64", lambda a: a - shared)
 op("isspacep.shared::cluster", partial(words.is_in_space, "shared"))
 op("mapa{,.shared::cluster}.{u32,u64}", words.map_to_rank)
-op("shared.rank.{u32,u64}", words.rank_of)
+op("getctarank{,.shared::cluster}.{u32,u64}", words.rank_of)
 
 # --- Integer arithmetic ----------------------------------------------------------------------
 

@@ -30,23 +30,22 @@ def is_in_space(space: str, address: Any) -> Any:
     return inside[space]
 
 
-def is_own_shared(address: Any) -> Any:
-    """Whether a generic address lies in the first 16 MiB of the window of shared memory."""
-    first = np.uint64(WINDOWS["shared"])
-    return (address >= first) & (address < first + np.uint64(1 << 24))
+def is_own_shared(address: Any, rank: Any) -> Any:
+    """Whether a generic address lies in the 16 MiB of a rank in the window of shared memory."""
+    first = np.uint64(WINDOWS["shared"]) + rank.astype(np.uint64) * np.uint64(1 << 24)
+    return (address >= first) & (address - first < np.uint64(1 << 24))
 
 
 def map_to_rank(address: Any, rank: Any) -> Any:
-    """The address with the rank and one more, at most 255, as its byte 3."""
+    """The address with the lowest byte of the rank as its byte 3."""
     octets = np.ascontiguousarray(address).view(np.uint8).reshape(*address.shape, -1).copy()
-    octets[..., 3] = np.minimum(rank.astype(np.int64), 254) + 1
+    octets[..., 3] = rank.astype(np.uint8)
     return octets.view(address.dtype)[..., 0]
 
 
-def rank_of(address: Any, own: Any) -> Any:
-    """One less than byte 3 of the address; the own rank where that is 0."""
-    place = address >> np.array(24, address.dtype) & np.array(255, address.dtype)
-    return np.where(place == 0, own, place.astype(np.uint32) - np.uint32(1))
+def rank_of(address: Any) -> Any:
+    """Byte 3 of the address."""
+    return (address >> np.array(24, address.dtype)).astype(np.uint8).astype(np.uint32)
 
 
 # --- Addresses of matrices -------------------------------------------------------------------

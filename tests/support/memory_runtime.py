@@ -32,7 +32,13 @@ from memlab.device.emulator.codegen.layout import (
 )
 from memlab.device.emulator.codegen.llvm import Library, compile_module
 from memlab.device.emulator.codegen.memory_code import MEMORY
-from memlab.device.emulator.isa.address_space import GLOBAL_BASE, WINDOW_BYTES, WINDOWS
+from memlab.device.emulator.isa.address_space import (
+    CLUSTER,
+    GLOBAL_BASE,
+    OWN_BLOCK,
+    WINDOW_BYTES,
+    WINDOWS,
+)
 from memlab.device.properties import WARP_SIZE
 from tests.reference.access_costs import count_local, count_sectors, count_wavefronts
 
@@ -114,6 +120,8 @@ class Memory:
             segments[number]["lane_bytes"] = self.lane_bytes.get(name, 0)
             segments[number]["read_only"] = name in ("const", "param")
         context["warps"], context["warps_per_block"] = WARPS, WARPS_PER_BLOCK
+        self._peers = np.arange(WARPS // WARPS_PER_BLOCK)
+        context["cluster_blocks"], context["peers"] = 1, self._peers.ctypes.data
         context["arrays"], context["array_count"] = self._arrays.ctypes.data, len(ARRAYS)
         context["units_written"] = self.written[_GAP:].ctypes.data
         context["writer"], context["first_writer"] = 1, (1 << 16) - 1
@@ -168,6 +176,7 @@ class Memory:
                 "size": site.size,
                 "counted_bytes": counted,
                 "lanes_in_turn": site.lanes_in_turn,
+                "reach": CLUSTER if site.space == "generic" else OWN_BLOCK,
             }.items():
                 record[name] = value
             self._sites[site] = record

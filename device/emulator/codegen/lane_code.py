@@ -30,9 +30,12 @@ from memlab.device.emulator.codegen.records import (
 )
 from memlab.device.emulator.codegen.use_code import mark_written, note_use
 from memlab.device.emulator.isa.address_space import (
+    CLUSTER,
     GLOBAL_BASE,
+    OWN_OFFSET,
     RANK_SHIFT,
     RANK_UNIT,
+    UNREACHABLE,
     WINDOW_BYTES,
     WINDOWS,
 )
@@ -70,7 +73,7 @@ def place_each(
         moved[lane] = address - window_start(group) if is_generic else address
         groups[group] |= 1 << lane
     for lane in set_bits(groups[SHARED]):
-        moved[lane] = without_own_rank(context, record.warp, moved[lane])
+        moved[lane] = place_in_cluster(context, record.warp, moved[lane], site.reach)
     for group in range(_GROUPS):
         lanes, space = groups[group], space_of(group)
         if lanes and not place_group(context, site, space, lanes, moved, record.warp, pointers):
@@ -196,9 +199,24 @@ def warp_base(context: Context, segment: Segment, warp: int) -> Address:
 
 
 @compiled
-def peer_of(context: Context, warp: int, address: int) -> int:
-    """The number of the block in whose shared memory an address with a rank lies; -1 for none."""
-    return block_of_rank(context, warp, (address >> RANK_SHIFT) - 1)
+def place_in_cluster(context: Context, warp: int, address: int, reach: int) -> int:
+    """The place of an address in shared memory, which tells the own block from others.
+
+    It is the offset in the own block's; in that of another, (rank + 1) * `RANK_UNIT` more, and
+    `UNREACHABLE` more where an instruction of this `reach` cannot access it.
+    """
+    rank = address >> RANK_SHIFT
+    block = block_of_rank(context, warp, rank)
+    if block == warp // context.warps_per_block or (reach == OWN_OFFSET and rank == 0):
+        return address & (RANK_UNIT - 1)
+    place = address if address < 0 else address + RANK_UNIT
+    return place + UNREACHABLE if block >= 0 and reach != CLUSTER else place
+
+
+@compiled
+def peer_of(context: Context, warp: int, place: int) -> int:
+    """The number of the block in whose shared memory a place is; -1 for none or the own one."""
+    return block_of_rank(context, warp, (place >> RANK_SHIFT) - 1)
 
 
 @compiled
@@ -207,13 +225,6 @@ def block_of_rank(context: Context, warp: int, rank: int) -> int:
     if rank < 0 or rank >= context.cluster_blocks:
         return -1
     return context.peers[warp // context.warps_per_block * context.cluster_blocks + rank]
-
-
-@compiled
-def without_own_rank(context: Context, warp: int, address: int) -> int:
-    """An address in shared memory; one with the rank of the own block without it."""
-    is_own = peer_of(context, warp, address) == warp // context.warps_per_block
-    return address & (RANK_UNIT - 1) if is_own else address
 
 
 @compiled(seldom=True)

@@ -118,6 +118,7 @@ class Site(Record):
     size: Int32  # bytes per lane
     counted_bytes: Int32  # see `DecodedInstruction`
     lanes_in_turn: Int32  # ibid.
+    reach: Int32  # see `REACHES`
     pattern: Pointer[Pattern]  # the one that `resolve` found last for this site; null at first
     array: int  # index of the array in global memory that was accessed last
 
@@ -148,7 +149,7 @@ class Fault(Record):
     warp: int
     space: int  # where the access went; never generic
     mask: int
-    address: Lanes  # with the offset, in that space
+    address: Lanes  # with the offset, in that space; in shared memory, as `place_in_cluster` has it
 
 
 STRETCH_KINDS = ("code", "branch", "exit", "barrier", "python", "end")

@@ -18,8 +18,8 @@ from memlab.device.emulator.codegen.lane_code import (
     GLOBAL,
     NO_WINDOW,
     SHARED,
+    block_of_rank,
     find_array,
-    peer_of,
     place_each,
     warp_base,
     window_group,
@@ -45,7 +45,7 @@ from memlab.device.emulator.codegen.records import (
 )
 from memlab.device.emulator.codegen.textures.fetch_code import fetch
 from memlab.device.emulator.codegen.use_code import mark_warp, note_use
-from memlab.device.emulator.isa.address_space import RANK_UNIT
+from memlab.device.emulator.isa.address_space import CLUSTER, OWN_OFFSET, RANK_SHIFT
 from memlab.device.emulator.isa.values import S64, where
 from memlab.device.properties import WARP_SIZE
 
@@ -80,8 +80,9 @@ def resolve(context: Context, record: Addresses, site: Site, mask: Word, warp: i
             resolve_far(record, site, mask)
             return
     record.base, record.remote = warp_base(context, context.segments[record.space], warp), 0
-    if unlikely(record.space == SHARED and record.low >= RANK_UNIT):
-        resolve_rank(context, record, warp)
+    in_cluster = record.space == SHARED and context.cluster_blocks > 1
+    if unlikely(in_cluster and site.reach != OWN_OFFSET):
+        resolve_rank(context, record, site, warp)
 
 
 @compiled(seldom=True)
@@ -94,17 +95,20 @@ def resolve_far(record: Addresses, site: Site, mask: int) -> None:
     record.pattern, record.base = pointer_to(0, Pattern), 0
 
 
-@compiled(seldom=True)
-def resolve_rank(context: Context, record: Addresses, warp: int) -> None:
-    """Take the rank from addresses in the shared memory of one block of the cluster."""
-    rank = record.low & -RANK_UNIT
-    peer, segment = peer_of(context, warp, rank), context.segments[SHARED]
-    if rank == record.high & -RANK_UNIT and peer >= 0:
-        record.first -= rank
-        record.low -= rank
-        record.high -= rank
+@compiled
+def resolve_rank(context: Context, record: Addresses, site: Site, warp: int) -> None:
+    """Take the rank from addresses in the shared memory of one block that the site can access."""
+    rank, own = record.low >> RANK_SHIFT, warp // context.warps_per_block
+    peer, segment = block_of_rank(context, warp, rank), context.segments[SHARED]
+    is_reached = peer == own or (peer >= 0 and site.reach == CLUSTER)
+    if is_reached and rank == record.high >> RANK_SHIFT:
+        record.first -= rank << RANK_SHIFT
+        record.low -= rank << RANK_SHIFT
+        record.high -= rank << RANK_SHIFT
         record.base = segment.base + peer * segment.block_bytes
-        record.remote = 0 if peer == warp // context.warps_per_block else 1
+        record.remote = 0 if peer == own else 1
+    else:
+        record.pattern = pointer_to(0, Pattern)
 
 
 @compiled

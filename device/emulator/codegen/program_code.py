@@ -47,6 +47,7 @@ from memlab.device.emulator.program.program import (
     Program,
     bytes_moved,
     instructions_in_loops,
+    reach_of,
 )
 from memlab.device.emulator.ptx.parser import Address
 
@@ -300,6 +301,7 @@ def _sites(program: Program) -> NDArray[np.void]:
                 width * row.vector,
                 step.counted_bytes,
                 step.lanes_in_turn,
+                reach_of(step),
                 0,
                 0,
             )

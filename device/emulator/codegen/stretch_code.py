@@ -23,7 +23,10 @@ from memlab.device.emulator.codegen.layout import ADDRESSES, Addresses, Context
 from memlab.device.emulator.codegen.records import Pointer, Reference, building
 from memlab.device.emulator.codegen.stretches import Stretch
 from memlab.device.emulator.isa.address_space import map_to_rank
-from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access, is_multicast
+from memlab.device.emulator.isa.asynchronous.bulk_copies import (
+    is_bulk_access,
+    is_multicast,
+)
 from memlab.device.emulator.isa.asynchronous.tensor_copies import (
     COUNTED_ALONE,
     demands_of,
@@ -49,7 +52,12 @@ from memlab.device.emulator.isa.values import (
     where,
 )
 from memlab.device.emulator.program.lowering import OPERAND_EXCEPTIONS, operand_error
-from memlab.device.emulator.program.program import DecodedInstruction, Program, is_fetch
+from memlab.device.emulator.program.program import (
+    DecodedInstruction,
+    Program,
+    is_fetch,
+    reach_of,
+)
 from memlab.device.emulator.ptx.parser import (
     Address,
     DestinationPair,
@@ -168,7 +176,7 @@ class _StretchWriter:
         self._fields = fields
         self._guards: dict[tuple[str, bool], _Guard] = {}  # until their register is written
         self._written: set[str] = set()
-        self._resolved: dict[tuple[str, str], ir.Value] = {}
+        self._resolved: dict[tuple[str, str, int], ir.Value] = {}
         self._records = 0
         self._faulty: ir.Block | None = None
 
@@ -492,7 +500,8 @@ class _StretchWriter:
         """The resolved addresses; those of one register serve all accesses of its space."""
         b, instruction = self._b, step.instruction
         named = address.base.name if address.base is not None else ""
-        key = named, step.row.space
+        reach = reach_of(step) if self._code.program.in_cluster else 0
+        key = named, step.row.space, reach
         known = self._resolved.get(key)
         is_whole = instruction.guard is None and step.row.request_lanes == WARP_SIZE
         if known is not None and is_whole:

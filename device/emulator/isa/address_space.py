@@ -2,8 +2,9 @@
 
 As on a GPU, the window in which a generic address lies tells its state space: shared, local,
 constant and parameter memory have windows of their own, and everything else is global. In the
-window of shared memory lies that of all blocks of a cluster (distributed shared memory): an address
-below `RANK_UNIT` is one of the own block, and `mapa` adds the rank of a block to it.
+window of shared memory lies that of all blocks of a cluster (distributed shared memory). As on a
+GPU, byte 3 of an address is the rank of the block, also where the address is one of the own block's
+variables; without a cluster it is 0.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
-from memlab.device.emulator.isa.values import U32, Value, minimum, where
+from memlab.device.emulator.isa.values import U32, Value
 
 Lanes: TypeAlias = NDArray[Any]
 
@@ -49,26 +50,38 @@ def is_in_space(space: str, address: Value) -> Value:
 
 RANK_SHIFT = 24
 RANK_UNIT = 1 << RANK_SHIFT
-"""The distance of the shared memory of two blocks of a cluster. That of the block of rank r begins
-at (r + 1) times this; at 0 begins the own block's once more. No block has so much."""
-_MOST_RANKS = 0xFF  # bits of the rank and one more; a cluster has 16 blocks at most
+"""The distance of the shared memory of two blocks of a cluster: that of the block of rank r begins
+at r times this. The machine code of an H200 has it so: `S2R SR_CgaCtaId` and `LEA` of 24 bits make
+the address of a variable. No block has so much."""
+RANK_BITS = 0xFF
+"""The bits of a rank in an address, behind `RANK_SHIFT` others: `mapa` replaces this byte
+(`PRMT 0x654`). A cluster has 16 blocks at most."""
+
+UNREACHABLE = 1 << 40
+"""What is added to a place in another block's shared memory that an instruction cannot reach."""
+REACHES = ("cluster", "own block", "own offset")
+"""Which shared memory an instruction accesses: that of any block of the cluster, which the rank in
+the address names (`.shared::cluster`, generic addresses); that of its own block, whose rank the
+address must have (`.shared`: with another, an H200 ends the launch as an illegal instruction); or
+that of its own block, of which the address is an offset without a rank."""
+CLUSTER, OWN_BLOCK, OWN_OFFSET = range(len(REACHES))
 
 
 def map_to_rank(address: Value, rank: Value) -> Value:
     """The address in another block's shared memory that corresponds to an address (`mapa`)."""
-    place = (minimum(rank, _MOST_RANKS - 1) + 1).to(address.type) << RANK_SHIFT
-    return address & ~(_MOST_RANKS << RANK_SHIFT) | place
+    place = (rank & RANK_BITS).to(address.type) << RANK_SHIFT
+    return address & ~(RANK_BITS << RANK_SHIFT) | place
 
 
-def rank_of(address: Value, own: Value) -> Value:
+def rank_of(address: Value) -> Value:
     """The rank of the block in whose shared memory an address lies (`getctarank`)."""
-    place = (address >> RANK_SHIFT).to(U32) & _MOST_RANKS
-    return where(place == 0, own, place - 1)
+    return (address >> RANK_SHIFT).to(U32) & RANK_BITS
 
 
-def is_own_shared(address: Value) -> Value:
-    """Whether generic addresses lie in the own block's shared memory, without `mapa`."""
-    return address >> RANK_SHIFT == WINDOWS["shared"] >> RANK_SHIFT
+def is_own_shared(address: Value, rank: Value) -> Value:
+    """Whether generic addresses lie in the shared memory of the own block, of this rank."""
+    own = rank.to(address.type) + (WINDOWS["shared"] >> RANK_SHIFT)
+    return address >> RANK_SHIFT == own
 
 
 def split_by_space(address: Lanes, lanes: Lanes) -> Iterator[tuple[str, int, Lanes]]:

@@ -7,8 +7,9 @@ intermediate values start with `%macro` and are declared in `REGISTERS`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
 from memlab.device.emulator.ptx.parser import (
     Address,
@@ -28,6 +29,7 @@ ROW_ADDRESSES = tuple(Register(f"%macro_row{index}") for index in range(5))
 """Addresses of rows of a matrix."""
 HALVES = tuple(Register(f"%macro_half{index}") for index in range(2))
 WORD64 = Register("%macro_long")
+SHARED_PLACES = tuple(Register(f"%macro_shared{index}") for index in range(3))
 BULK_SOURCE = Register("%macro_bulk")
 """The generic address of what a bulk copy moves."""
 WORD = _WORDS[0]
@@ -37,7 +39,7 @@ CARRY = Register("%macro_carry")
 
 REGISTERS = {
     **{register.name: "b32" for register in (*_WORDS, *_PARTS)},
-    **{register.name: "b64" for register in (WORD64, BULK_SOURCE, *ROW_ADDRESSES)},
+    **{register.name: "b64" for register in (WORD64, BULK_SOURCE, *ROW_ADDRESSES, *SHARED_PLACES)},
     **{register.name: "b16" for register in HALVES},
     **{register.name: "pred" for register in (CHOSEN, _GUARD, CARRY)},
 }
@@ -66,11 +68,45 @@ def create_policy(instruction: Instruction) -> Iterable[Instruction]:
     yield substitute(instruction, "mov.b64", instruction.operands[0], Immediate("int", 1))
 
 
-def query_rank(instruction: Instruction) -> Iterable[Instruction]:
-    """`getctarank`: the rank that an address names, or the own one."""
-    to, address = instruction.operands
-    name = f"shared.rank.{instruction.opcode.rpartition('.')[2]}"
-    yield substitute(instruction, name, to, address, Register("%cluster_ctarank"))
+_RANK = Register("%cluster_ctarank")
+
+
+def ask_for_own_shared(instruction: Instruction) -> Iterable[Instruction]:
+    """`isspacep.shared`: the address is one of the block of this rank."""
+    yield substitute(instruction, "isspacep.own", *instruction.operands, _RANK)
+
+
+def with_rank(instruction: Instruction, shared: Collection[str]) -> Iterator[Instruction]:
+    """An instruction in a cluster, where the address of a shared variable has the own rank.
+
+    Where an access can reach no other block, a variable needs no rank.
+
+    Args:
+        instruction: The instruction.
+        shared: The names of the variables in shared memory.
+    """
+    opcode, operands = instruction.opcode, list(instruction.operands)
+    name, _, rest = opcode.partition(".")
+    if name == "mov" and rest.endswith(("32", "64")) and _is_one_of(operands[1], shared):
+        yield substitute(instruction, f"mapa.u{rest[-2:]}", *operands, _RANK)
+        return
+    registers = iter(SHARED_PLACES)
+    far = "shared::cluster" in opcode or "async.bulk" in opcode
+    for number, operand in enumerate(operands):
+        if isinstance(operand, Address) and far and _is_one_of(operand.base, shared):
+            named, place = operand.base, next(registers)
+            operands[number] = replace(operand, base=place)
+        elif _is_one_of(operand, shared):
+            named, place = operand, next(registers)
+            operands[number] = place
+        else:
+            continue
+        yield substitute(instruction, "mapa.u64", place, named, _RANK)
+    yield substitute(instruction, opcode, *operands)
+
+
+def _is_one_of(operand: Operand | None, variables: Collection[str]) -> TypeGuard[Symbol]:
+    return isinstance(operand, Symbol) and operand.name in variables
 
 
 def reduce_at_barrier(instruction: Instruction) -> Iterable[Instruction]:

@@ -52,15 +52,16 @@ for space, window in WINDOWS.items():
     base = 0 if space == "global" else window
     op(f"cvta.{space}.u64", "u64 -> u64", partial(lambda base, a: a + base, base))
     op(f"cvta.to.{space}.u64", "u64 -> u64", partial(lambda base, a: a - base, base))
-    test = is_own_shared if space == "shared" else partial(is_in_space, space)
-    op(f"isspacep.{space}", "u64 -> pred", test)
+    if space != "shared":
+        op(f"isspacep.{space}", "u64 -> pred", partial(is_in_space, space))
 for name, start in (("cvta", WINDOWS["shared"]), ("cvta.to", -WINDOWS["shared"])):
     move = partial(lambda start, a: a + start, start)
     op(f"{name}.shared::cluster.u64", "u64 -> u64", move)
+op("isspacep.shared", "", macros.ask_for_own_shared, kind="macro")
+op("isspacep.own", "u64 u32 -> pred", is_own_shared)
 op("isspacep.shared::cluster", "u64 -> pred", partial(is_in_space, "shared"))
 op("mapa{,.shared::cluster}.{u32,u64}", "{1} u32 -> {1}", map_to_rank)
-op("getctarank{,.shared::cluster}.{u32,u64}", "", macros.query_rank, kind="macro")
-op("shared.rank.{u32,u64}", "{0} u32 -> u32", rank_of)
+op("getctarank{,.shared::cluster}.{u32,u64}", "{1} -> u32", rank_of)
 
 # --- Integer arithmetic --------------------------------------------------------------------
 op("add.{integers}", "{0} {0} -> {0}", operator.add)

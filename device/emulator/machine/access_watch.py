@@ -9,14 +9,27 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from memlab.device.emulator.isa.address_space import RANK_SHIFT, RANK_UNIT, split_by_space
+from memlab.device.emulator.isa.address_space import (
+    CLUSTER,
+    OWN_OFFSET,
+    RANK_BITS,
+    RANK_SHIFT,
+    RANK_UNIT,
+    UNREACHABLE,
+    split_by_space,
+)
 from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access, is_multicast
 from memlab.device.emulator.isa.asynchronous.tensor_copies import is_tensor_access, takes_pixels
 from memlab.device.emulator.machine.boxes import BoxPart, parts_of
 from memlab.device.emulator.machine.memory import Lanes, Mask, Segment
 from memlab.device.emulator.machine.observer import Action, ExecutionPolicy, Observer
 from memlab.device.emulator.machine.operands import Operands, Source
-from memlab.device.emulator.program.program import DecodedInstruction, bytes_moved, destinations
+from memlab.device.emulator.program.program import (
+    DecodedInstruction,
+    bytes_moved,
+    destinations,
+    reach_of,
+)
 from memlab.device.emulator.ptx.parser import Address, Register, Vector
 from memlab.kernels.launch import NO_CLUSTER
 
@@ -116,6 +129,7 @@ def watch_access(
         execute: Runs its machine code.
     """
     row, registers = step.row, chunk.operands
+    reach = reach_of(step)
     operand = next(o for o in step.instruction.operands if isinstance(o, Address))
     kind: Literal["load", "store", "atomic"] = "atomic"
     size = bytes_moved(row)
@@ -139,7 +153,7 @@ def watch_access(
     def run(mask: Mask) -> None:
         address = np.broadcast_to(registers.address_base(operand) + operand.offset, len(mask))
         if not has_parts:
-            access = _access(instruction, chunk.segments[row.space], address, mask, chunk)
+            access = _access(instruction, chunk.segments[row.space], address, mask, chunk, reach)
             finish(mask, _permitted_lanes(access, policy, observers))
             return
         parts = [(row.space, 0, mask, instruction)]
@@ -170,7 +184,12 @@ def watch_access(
                 registers.read(step.instruction.operands[-1], "b16"), len(mask)
             )
             accesses = [
-                (space, place + (rank + 1 << RANK_SHIFT), lanes & (chosen >> rank & 1 != 0), each)
+                (
+                    space,
+                    place & ~(RANK_BITS << RANK_SHIFT) | rank << RANK_SHIFT,
+                    lanes & (chosen >> rank & 1 != 0),
+                    each,
+                )
                 for rank in range(chunk.threads.grid.cluster_blocks)
                 for space, place, lanes, each in accesses
             ]
@@ -179,7 +198,7 @@ def watch_access(
             # Of a box, nothing may lie inside its tensor, and no lane may write to a block.
             if not described.size or not lanes.any():
                 continue
-            access = _access(described, chunk.segments[space], place, lanes, chunk)
+            access = _access(described, chunk.segments[space], place, lanes, chunk, reach)
             refused |= lanes & ~_permitted_lanes(access, policy, observers)
         finish(mask, mask & ~refused)
 
@@ -215,11 +234,17 @@ def _finish(
 
 
 def _access(
-    instruction: MemoryInstruction, segment: Segment, address: Lanes, mask: Mask, chunk: Chunk
+    instruction: MemoryInstruction,
+    segment: Segment,
+    address: Lanes,
+    mask: Mask,
+    chunk: Chunk,
+    reach: int,
 ) -> WatchedAccess:
     """An access with the memory of each lane: in shared memory, that of the block it names.
 
-    Lanes that name a block beyond the cluster keep their addresses, which are outside.
+    Lanes that name a block beyond the cluster, or one that the instruction cannot reach, get the
+    places of `lane_code.place_in_cluster`, which are outside.
     """
     threads = chunk.threads
     if segment.name != "shared" or (
@@ -228,9 +253,13 @@ def _access(
         return WatchedAccess(instruction, segment, address, mask, segment.lane_base)
     assert segment.lane_base is not None
     blocks, own, peers = chunk.cluster_lanes
-    place = address >> RANK_SHIFT
-    inside = (place >= 0) & (place <= threads.grid.cluster_blocks)
-    ranks = np.where(inside & (place > 0), place - 1, own)
+    named = address >> RANK_SHIFT
+    if reach == OWN_OFFSET:
+        named = np.where(named == 0, own, named)
+    exists = (named >= 0) & (named < threads.grid.cluster_blocks)
+    inside = exists & ((reach == CLUSTER) | (named == own))
+    ranks = np.where(inside, named, own)
     base = peers[blocks, ranks] * ((segment.data.size - 16) // len(threads.blocks))
-    address = np.where(inside, address & (RANK_UNIT - 1), address)
+    beyond = address + np.where(named >= 0, RANK_UNIT, 0) + exists * UNREACHABLE
+    address = np.where(inside, address & (RANK_UNIT - 1), beyond)
     return WatchedAccess(instruction, segment, address, mask, base, ranks)

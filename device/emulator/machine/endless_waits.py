@@ -14,7 +14,7 @@ from memlab.device.emulator.machine.memory import Lanes, Mask, Segment
 from memlab.device.emulator.machine.operands import Operands
 from memlab.device.emulator.program.polling_loops import PollingLoop
 from memlab.device.emulator.program.program import DecodedInstruction
-from memlab.device.emulator.ptx.parser import Address
+from memlab.device.emulator.ptx.parser import Address, Register
 
 
 class EndlessWait(NamedTuple):
@@ -97,8 +97,7 @@ class EndlessWaits:
         words = np.zeros(len(lanes), np.uint64)
         for name, window, part in parts:
             segment = self._segments[name]
-            places = address[part] - window - segment.origin
-            if segment.lane_base is not None:
-                places += segment.lane_base[lanes[part]]
+            has_rank = isinstance(operand.base, Register)
+            places = segment.positions(address[part] - window, lanes[part], has_rank)
             words[part] = segment.data[places[:, None] + np.arange(8)].view(np.uint64)[:, 0]
         return words

@@ -13,7 +13,12 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.codegen.layout import ARRAY
 from memlab.device.emulator.codegen.use_code import NO_OTHER_WRITERS
-from memlab.device.emulator.isa.address_space import GLOBAL_BASE, RANK_SHIFT, RANK_UNIT
+from memlab.device.emulator.isa.address_space import (
+    GLOBAL_BASE,
+    RANK_SHIFT,
+    RANK_UNIT,
+    UNREACHABLE,
+)
 from memlab.device.emulator.isa.asynchronous import tensor_copies
 from memlab.device.emulator.isa.asynchronous.bulk_copies import FAULT_TEXT, SIZE_FAULT
 from memlab.device.emulator.isa.textures import FAULT_TEXTS
@@ -105,6 +110,14 @@ class Segment:
         usable = self.data.size - self.data.size % dtype.itemsize
         return self.data[:usable].view(dtype)
 
+    def positions(self, address: Lanes, lanes: Lanes, has_rank: bool = True) -> Lanes:
+        """Positions in `data` of the addresses of some lanes, given by number; both (n,).
+
+        `has_rank` tells whether addresses in shared memory name the block.
+        """
+        places = address - self.origin
+        return places if self.lane_base is None else places + self.lane_base[lanes]
+
     def check(self, low: int, high: int) -> bool:
         """Whether all bytes from `low` up to, not including, `high` may be accessed."""
         return low >= 0 and high <= self.size
@@ -117,15 +130,37 @@ class Segment:
 class SharedMemory(Segment):
     """Shared memory: each lane's own block's, and that of the other blocks of its cluster.
 
+    `check` and `describe` take the places of `lane_code.place_in_cluster`.
+
     Attributes:
         cluster_blocks: Blocks of a cluster.
     """
 
     def __init__(
-        self, data: NDArray[np.uint8], size: int, lane_base: Lanes, cluster_blocks: int
+        self, data: NDArray[np.uint8], size: int, block_bytes: int, owner: Lanes, peers: Lanes
     ) -> None:
-        super().__init__("shared", data, size, lane_base)
-        self.cluster_blocks = cluster_blocks
+        """Describe the shared memory of some blocks.
+
+        Args:
+            data: The bytes of all blocks, `block_bytes` each.
+            size: Bytes that a block may access.
+            block_bytes: The distance of the parts of two blocks.
+            owner: The number of each lane's block.
+            peers: The numbers of the blocks of each block's cluster, by their ranks.
+        """
+        super().__init__("shared", data, size, owner * block_bytes)
+        self.cluster_blocks = peers.shape[1]
+        self._block_bytes, self._owner, self._peers = block_bytes, owner, peers
+
+    def positions(self, address: Lanes, lanes: Lanes, has_rank: bool = True) -> Lanes:
+        """Positions in `data`; where an address has the rank of no block, in the own one's part."""
+        if self.cluster_blocks == 1 or not has_rank:
+            return super().positions(address, lanes)
+        rank, own = address >> RANK_SHIFT, self._owner[lanes]
+        is_known = (rank >= 0) & (rank < self.cluster_blocks)
+        block = np.where(is_known, self._peers[own, np.where(is_known, rank, 0)], own)
+        positions: Lanes = block * self._block_bytes + (address & (RANK_UNIT - 1))
+        return positions
 
     def check(self, low: int, high: int) -> bool:
         """Whether all bytes from `low` up to, not including, `high` lie in one block's part."""
@@ -136,11 +171,14 @@ class SharedMemory(Segment):
         """Describe an address for a message."""
         if not self.size:
             return f"shared offset {address}, and the launch has none: add --shared BYTES"
-        rank = (address >> RANK_SHIFT) - 1
-        if rank < 0:
+        if address < RANK_UNIT:
             return super().describe(address)
-        of_rank = f"shared offset {address & (RANK_UNIT - 1)} of {self.size} bytes of the block of "
-        return f"{of_rank}rank {rank} in a cluster of {self.cluster_blocks}"
+        is_barred = self.cluster_blocks > 1 and UNREACHABLE <= address < 2 * UNREACHABLE
+        place = address - UNREACHABLE if is_barred else address
+        rank = (place >> RANK_SHIFT) - 1
+        of_rank = f"shared offset {place % RANK_UNIT} of {self.size} bytes of the block of "
+        text = f"{of_rank}rank {rank} in a cluster of {self.cluster_blocks}"
+        return f"{text}, which .shared::cluster alone reaches" if is_barred else text
 
 
 class GlobalMemory(Segment):
@@ -299,15 +337,16 @@ def build_segments(
     if grid.dynamic_shared_bytes:
         shared_bytes = program.dynamic_shared_start + grid.dynamic_shared_bytes
     segments: dict[str, Segment] = {"global": global_memory}
+    blocks = lanes // grid.padded_threads
     for name, size, distance, owner in (
-        ("shared", shared_bytes, -(-shared_bytes // 16) * 16, lanes // grid.padded_threads),
+        ("shared", shared_bytes, -(-shared_bytes // 16) * 16, blocks),
         ("local", program.local_bytes, program.local_bytes, lanes),
         ("param::func", program.argument_bytes, program.argument_bytes, lanes),
     ):
         count = len(threads.blocks) if name == "shared" else threads.lanes
         data = np.zeros(distance * count + 16, np.uint8)
         segments[name] = (
-            SharedMemory(data, size, owner * distance, grid.cluster_blocks)
+            SharedMemory(data, size, distance, owner, threads.cluster_peers())
             if name == "shared"
             else Segment(name, data, size, owner * distance)
         )

@@ -131,9 +131,7 @@ class SpinWaitDetector:
             spaces = split_by_space(address, all_lanes)
         for name, window, chosen in spaces:
             segment = self._segments[name]
-            position = address[chosen] - window - segment.origin
-            if segment.lane_base is not None:
-                position += segment.lane_base[lanes[chosen]]
+            position = segment.positions(address[chosen] - window, lanes[chosen])
             elements = segment.typed(values.dtype)
             first = position // location.width
             for number in range(len(values)):  # a lane that did not read may have any address

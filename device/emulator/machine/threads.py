@@ -124,6 +124,10 @@ class Threads:
         self.alive: Mask = np.arange(self.lanes) % grid.padded_threads < grid.threads
         self._source = source
 
+    def cluster_peers(self) -> NDArray[np.int64]:
+        """The numbers of the blocks of each block's cluster; as `cluster_peers`."""
+        return cluster_peers(self.blocks, self.grid.cluster)
+
     def place(self, lane: int, instruction: Instruction) -> str:
         """The thread of a lane and the source line of an instruction, for a message."""
         block = tuple(self.blocks[lane // self.grid.padded_threads].tolist())

@@ -137,7 +137,7 @@ def register_alignment(
     def result(instruction: Instruction) -> int:
         name, _, suffix = instruction.opcode.partition(".")
         sources = instruction.operands[1:]
-        if name in ("mov", "cvta", "cvt"):
+        if name in ("mov", "mapa", "cvta", "cvt"):
             return alignment(sources[0])
         if name in ("add", "sub", "or", "min", "max", "selp"):
             return min(map(alignment, sources[:2]))

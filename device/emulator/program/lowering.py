@@ -63,19 +63,22 @@ class _FlatBody:
     labels: dict[str, int] = field(default_factory=dict)
 
 
-def lower(module: Module, entry: PtxFunction, source: Sequence[str] = ()) -> PtxFunction:
+def lower(
+    module: Module, entry: PtxFunction, source: Sequence[str] = (), in_cluster: bool = False
+) -> PtxFunction:
     """The kernel with calls inlined and macros expanded.
 
     Args:
         module: The module, with the functions that are called.
         entry: The kernel.
         source: The CUDA source's lines, for messages.
+        in_cluster: Whether its launch has clusters.
 
     Raises:
         PtxError: An opcode is not in the table, or a called function has no body here: the message
             names the PTX line and the CUDA source line.
     """
-    lowering = _Lowering(module, source)
+    lowering = _Lowering(module, source, in_cluster)
     flat = lowering.body(entry, ())
     return with_call_stack(flat, lowering.functions_with_frames(), lowering.calls.may_return_to)
 
@@ -138,8 +141,8 @@ def operand_error(instruction: Instruction, source: Sequence[str] = ()) -> PtxEr
 class _Lowering:
     """Flattens one kernel; each function is flattened once and copied to its call sites."""
 
-    def __init__(self, module: Module, source: Sequence[str]) -> None:
-        self._module, self._source = module, source
+    def __init__(self, module: Module, source: Sequence[str], in_cluster: bool) -> None:
+        self._module, self._source, self._in_cluster = module, source, in_cluster
         self.calls = CallGraph(module)
         self._flat: dict[str, PtxFunction] = {}
         self._framed: dict[str, Instruction] = {}  # a call of each function that has frames
@@ -154,6 +157,8 @@ class _Lowering:
         self._file = self._file or entry.file
         flat = _FlatBody({**entry.registers, **macros.REGISTERS}, list(entry.variables))
         own = None if callers else {parameter.name for parameter in entry.parameters}
+        variables = (*self._module.variables, *entry.variables) if self._in_cluster else ()
+        shared = {variable.name for variable in variables if variable.space == "shared"}
         places = []  # of the instructions in the flat body
         for written in entry.instructions:
             places.append(len(flat.instructions))
@@ -163,7 +168,12 @@ class _Lowering:
                 if row.kind == "call":
                     self._calls(flat, entry, instruction, (*callers, entry.name))
                 else:
-                    expanded = tuple(_expand_macro(instruction, row))
+                    parts = macros.with_rank(instruction, shared) if shared else (instruction,)
+                    expanded = tuple(
+                        step
+                        for part in parts
+                        for step in _expand_macro(part, instruction_row(part, self._source))
+                    )
                     flat.instructions.extend(expanded)
                     if row.kind == "macro":
                         flat.registers.update(_other_registers(expanded))

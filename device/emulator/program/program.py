@@ -10,7 +10,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from memlab.device.emulator.isa import table
+from memlab.device.emulator.isa.address_space import CLUSTER, OWN_BLOCK, OWN_OFFSET
 from memlab.device.emulator.isa.asynchronous.bulk_copies import PIECE_BYTES, VIEW, is_bulk_access
+from memlab.device.emulator.isa.asynchronous.warpgroup import is_factor_load
+from memlab.device.emulator.isa.rows import CLUSTER_VIEW
 from memlab.device.emulator.isa.special_registers import is_special
 from memlab.device.emulator.isa.unsupported import unsupported_hint
 from memlab.device.emulator.program.access_merging import merged_widths
@@ -30,6 +33,7 @@ from memlab.device.emulator.ptx.parser import (
     Operand,
     PtxError,
     PtxFunction,
+    Register,
     Symbol,
     Variable,
     Vector,
@@ -114,7 +118,8 @@ class Program:
         const_image: Initial bytes of constant memory.
         globals: The `__device__` variables in global memory, and `GRID_WORKSPACE` and `HEAP`, if it
             has them.
-        digest: The SHA-256 of the PTX text.
+        digest: The SHA-256 of the PTX text, and what else the steps depend on.
+        in_cluster: Whether its launch has clusters of several blocks.
         moves_boxes: Whether tensor copies move what they copy; else they are only counted.
     """
 
@@ -136,6 +141,7 @@ class Program:
     const_image: bytes
     globals: tuple[Variable, ...]
     digest: str
+    in_cluster: bool = False
     moves_boxes: bool = True
 
     @cached_property
@@ -160,7 +166,11 @@ class Program:
 
 
 def load_program(
-    module: Module, name: str, source: Sequence[str] = (), cooperative: bool = False
+    module: Module,
+    name: str,
+    source: Sequence[str] = (),
+    cooperative: bool = False,
+    in_cluster: bool = False,
 ) -> Program:
     """Decode an entry; a kernel that cannot run is refused here, before launch.
 
@@ -169,6 +179,8 @@ def load_program(
         name: The entry to run.
         source: The lines of the CUDA source, for messages.
         cooperative: Whether its launch is cooperative, which gives it `GRID_WORKSPACE`.
+        in_cluster: Whether its launch has clusters: then addresses of shared variables name the
+            block.
 
     Raises:
         PtxError: There is no such entry, or an opcode is not in the table: the message names the
@@ -178,7 +190,7 @@ def load_program(
         raise PtxError(f"no kernel {name!r} in this PTX; {suggest_nearest(name, module.entries)}")
     written = module.entries[name]
     _check_variables(module.variables, {n for i in written.instructions for n in _symbols(i)})
-    entry = lower(module, written, source)
+    entry = lower(module, written, source, in_cluster)
     rows = [instruction_row(instruction, source) for instruction in entry.instructions]
     for instruction in entry.instructions:
         guard = instruction.guard
@@ -243,7 +255,8 @@ def load_program(
         const=const,
         const_image=bytes(image),
         globals=tuple(in_global),
-        digest=module.digest,
+        digest=module.digest + " in a cluster" * in_cluster,
+        in_cluster=in_cluster,
     )
 
 
@@ -341,6 +354,21 @@ def is_fetch(row: table.Row) -> bool:
 def counts_itself(row: table.Row) -> bool:
     """Whether the machine code of an instruction counts the bytes that it accesses."""
     return is_fetch(row) or is_bulk_access(row)
+
+
+def reach_of(step: DecodedInstruction) -> int:
+    """Which blocks' shared memory a memory instruction can access: an index of `REACHES`.
+
+    The destination and the barrier of a bulk copy may be another block's, whatever their state
+    space. The address of a variable alone and that in a descriptor of `wgmma` have no rank.
+    """
+    row, operands = step.row, step.instruction.operands
+    is_written = row.view == VIEW and row.kind != "load"
+    if row.space != "shared" or row.view == CLUSTER_VIEW or is_written:
+        return CLUSTER
+    address = next(operand for operand in operands if isinstance(operand, Address))
+    has_rank = isinstance(address.base, Register) and not is_factor_load(row.opcode)
+    return OWN_BLOCK if has_rank else OWN_OFFSET
 
 
 def bytes_moved(row: table.Row) -> int:

@@ -288,7 +288,7 @@ _RULES: dict[str, StrideRule] = {
     "selp": _select,
     "setp": _compare,
     # An address that moved into another state space would be at fault there.
-    "isspacep": lambda c: NO_STRIDE,
+    **dict.fromkeys(("isspacep", "isspacep.own"), lambda c: NO_STRIDE),
 }
 """Rules by opcode, without its types and state spaces. Sources that are widened are kept."""
 

@@ -43,6 +43,7 @@ from memlab.device.emulator.codegen.records import (
 )
 from memlab.device.emulator.codegen.trace_code import trace_sectors
 from memlab.device.emulator.codegen.use_code import mark_range, note_use, unit_of
+from memlab.device.emulator.isa.address_space import CLUSTER, OWN_BLOCK
 from memlab.device.emulator.isa.asynchronous import tensor_copies as tensors
 from memlab.device.emulator.isa.values import S64, intrinsic
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
@@ -405,6 +406,7 @@ def take_box(
     fault = tensors.FAULTS["no map"]
     if place:
         tensor = pointer_to(place, Tensor)[0]
+        size = tensor.shared_bytes
         fault = fault_of(tensor, demands)
         if fault == 0 and site.space == GLOBAL and address & _PIECE - 1:
             fault = tensors.FAULTS["start"]
@@ -417,8 +419,8 @@ def take_box(
         elif fault == 0:
             if address & tensors.SHARED_ALIGNMENT_BYTES - 1:
                 fault = tensors.FAULTS["alignment"]
-            elif bulk_start(context, _SHARED, warp, address, tensor.shared_bytes) == 0:
-                fault = bulk_outside(context, _SHARED, warp, address, tensor.shared_bytes)
+            elif bulk_start(context, _SHARED, warp, address, size, site.reach) == 0:
+                fault = bulk_outside(context, _SHARED, warp, address, size, site.reach)
     if fault == 0:
         return True
     places = room(int, WARP_SIZE)
@@ -610,7 +612,8 @@ def move_box(
     A store moves what lies inside the tensor alone; `loads` tells the direction.
     """
     memory = warp_base(context, context.segments[GLOBAL], warp)
-    block = bulk_start(context, _SHARED, warp, shared, tensor.shared_bytes) - shared
+    reach = CLUSTER if loads else OWN_BLOCK
+    block = bulk_start(context, _SHARED, warp, shared, tensor.shared_bytes, reach) - shared
     rows, mask = room(Rows)[0], swizzle_mask(tensor)
     limit = context.arrays[max(find_array(context, place), 0)].end
     if loads and (first != 0 or end != whole_box(tensor)):

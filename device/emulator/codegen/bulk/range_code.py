@@ -15,6 +15,7 @@ from memlab.device.emulator.codegen.lane_code import (
     find_array,
     note_fault,
     peer_of,
+    place_in_cluster,
     warp_base,
     window_group,
     window_start,
@@ -31,7 +32,7 @@ from memlab.device.emulator.codegen.records import (
 )
 from memlab.device.emulator.codegen.trace_code import trace_sectors
 from memlab.device.emulator.codegen.use_code import mark_range, note_use, unit_of
-from memlab.device.emulator.isa.address_space import RANK_UNIT
+from memlab.device.emulator.isa.address_space import OWN_BLOCK, RANK_UNIT
 from memlab.device.emulator.isa.asynchronous.bulk_copies import PIECE_BYTES, SIZE_FAULT
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 
@@ -108,11 +109,12 @@ def place_bulk(
         group = window_group(sources[lane])
         source = 0
         if group != NO_WINDOW:
-            source = bulk_start(context, group, warp, sources[lane] - window_start(group), size)
+            address_there = sources[lane] - window_start(group)
+            source = bulk_start(context, group, warp, address_there, size, OWN_BLOCK)
         if source == 0:
             sizes[lane] = 0
         sources[lane] = source
-        places[lane] = bulk_start(context, site.space, warp, address, size)
+        places[lane] = bulk_start(context, site.space, warp, address, size, site.reach)
         if site.space == GLOBAL and sizes[lane]:
             first, last = unit_of(context, address), unit_of(context, address + size - 1)
             mark_range(context, context.units_written + first, last - first + 1)
@@ -123,11 +125,11 @@ def place_bulk(
 def take_bulk(context: Context, site: Site, lane: int, warp: int, address: int, size: int) -> bool:
     """Check what a lane accesses, note its use and count it; whether it is not at fault."""
     space = site.space
-    start = bulk_start(context, space, warp, address, size)
+    start = bulk_start(context, space, warp, address, size, site.reach)
     if (address | size) & (PIECE_BYTES - 1) or start == 0:
         places, fault = room(int, WARP_SIZE), address
         if address & (PIECE_BYTES - 1) == 0:
-            fault = bulk_outside(context, space, warp, address, size)
+            fault = bulk_outside(context, space, warp, address, size, site.reach)
         for number in range(WARP_SIZE):
             places[number] = fault
         note_fault(context, site, space, 1 << lane, places, warp)
@@ -148,12 +150,17 @@ def is_bulk_inside(context: Context, space: int, address: int, size: int) -> boo
 
 
 @compiled
-def bulk_start(context: Context, space: int, warp: int, address: int, size: int) -> Address:
+def bulk_start(
+    context: Context, space: int, warp: int, address: int, size: int, reach: int
+) -> Address:
     """The host address of a range, which may lie in another block's shared memory.
 
-    It is 0 for one that is not inside an array of global memory, or inside a segment.
+    It is 0 for one that is not inside an array of global memory, or inside a segment. `reach` is
+    that of the site.
     """
     segment = context.segments[space]
+    if space == SHARED:
+        address = place_in_cluster(context, warp, address, reach)
     if is_bulk_inside(context, space, address, size):
         return warp_base(context, segment, warp) + address
     if space != SHARED:
@@ -165,9 +172,13 @@ def bulk_start(context: Context, space: int, warp: int, address: int, size: int)
 
 
 @compiled
-def bulk_outside(context: Context, space: int, warp: int, address: int, size: int) -> int:
+def bulk_outside(
+    context: Context, space: int, warp: int, address: int, size: int, reach: int
+) -> int:
     """The first piece of a range that is not inside; the size's own fault if there is none."""
     end = context.segments[space].size
+    if space == SHARED:
+        address = place_in_cluster(context, warp, address, reach)
     if space == GLOBAL:
         index = find_array(context, address)
         end = context.arrays[index].end if index >= 0 else address

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.codegen.copy_code import SHAPES
 from memlab.device.emulator.codegen.layout import ARRAY, COUNTERS, PATTERN, SPACES
-from memlab.device.emulator.isa.address_space import GLOBAL_BASE, WINDOWS
+from memlab.device.emulator.isa.address_space import GLOBAL_BASE, RANK_UNIT, WINDOWS
 from memlab.device.properties import WARP_SIZE
 from tests.support.memory_runtime import (
     ARRAYS,
@@ -150,7 +150,9 @@ def _check_access(
         assert (fault["index"], fault["warp"]) == (site.index, warp)
         assert SPACES[fault["space"]] == wrong.space, case
         assert fault["mask"] == sum(1 << lane for lane in wrong.address)
-        assert {lane: fault["address"][lane] for lane in wrong.address} == wrong.address
+        beyond = RANK_UNIT if wrong.space == "shared" else 0  # as the next rank, of no block
+        places = _wrap([at + beyond * (at >= RANK_UNIT) for at in wrong.address.values()])
+        assert fault["address"][list(wrong.address)].tolist() == places.tolist()
         assert not memory.written.any()
         assert np.array_equal(memory.bytes, before), case
         return True

@@ -46,7 +46,7 @@ def _hardware() -> dict[str, str]:
 # nothing, and rows that are younger than the recording, which `test_newer_rows` holds to other
 # truths.
 _NOT_COMPARED = re.compile(
-    r"\w+\.(approx|full)|cvta|isspacep|mapa|shared\.rank|\w+(\.rn)?(\.ftz)?\.f32x2|cvt\.sat\.[su]\d+\.[su]\d+"
+    r"\w+\.(approx|full)|cvta|isspacep|mapa|getctarank|\w+(\.rn)?(\.ftz)?\.f32x2|cvt\.sat\.[su]\d+\.[su]\d+"
     r"|bmsk|szext|cvt\.pack|vabsdiff2|(min|max)\..*relu|cvt\.r.i\.bf16\.bf16|cvt\..*e[45]m[23]x2"
     r"|(add|sub|fma)(\.r[nzmp])?(\.sat)?\.f32\.b?f16|(neg|abs)\.ftz\.f16|cvt\..*satfinite"
 )
