@@ -61,14 +61,16 @@ extern "C" __global__ void grouped(const __grid_constant__ CUtensorMap pattern, 
   for (int i = threadIdx.x; i < (in_shared ? 256 : 128); i += 32) out[blockIdx.x * 256 + i] = tile[i];
 }
 
-// Makes the map of bf16[4,40,64]:box[2,8,32]:step[1,2,1]:swizzle64 of another one, and shows both.
+// Makes the map of bf16[4,40,64]:box[2,8,32]:step[1,2,1]:swizzle64, of another one or of zeros, and
+// shows it and that which is encoded so.
 extern "C" __global__ void all_fields(const __grid_constant__ CUtensorMap map,
                                       const __grid_constant__ CUtensorMap wanted,
-                                      unsigned long long *out)
+                                      unsigned long long *out, int from_zeros)
 {
   __shared__ alignas(128) CUtensorMap edited;
   unsigned long long *words = (unsigned long long *)&edited;
-  for (int i = 0; i < 16; ++i) words[i] = ((const unsigned long long *)&map)[i];
+  for (int i = 0; i < 16; ++i)
+    words[i] = from_zeros ? 0 : ((const unsigned long long *)&map)[i];
   auto space = ptx::space_shared;
   ptx::tensormap_replace_rank(space, &edited, 2);
   ptx::tensormap_replace_elemtype(space, &edited, ptx::n32_t<10>());
@@ -80,6 +82,7 @@ extern "C" __global__ void all_fields(const __grid_constant__ CUtensorMap map,
   ptx::tensormap_replace_box_dim(space, &edited, ptx::n32_t<0>(), 32);
   ptx::tensormap_replace_box_dim(space, &edited, ptx::n32_t<1>(), 8);
   ptx::tensormap_replace_box_dim(space, &edited, ptx::n32_t<2>(), 2);
+  ptx::tensormap_replace_element_size(space, &edited, ptx::n32_t<0>(), 1);
   ptx::tensormap_replace_element_size(space, &edited, ptx::n32_t<1>(), 2);
   ptx::tensormap_replace_element_size(space, &edited, ptx::n32_t<2>(), 1);
   ptx::tensormap_replace_swizzle_mode(space, &edited, ptx::n32_t<2>());

@@ -30,6 +30,14 @@ def add_without_mask(x, y, z, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def double_by_descriptors(x, y, rows, columns, DOWN: tl.constexpr, ACROSS: tl.constexpr):
+    at = [tl.program_id(0) * DOWN, tl.program_id(1) * ACROSS]
+    source = tl.make_tensor_descriptor(x, [rows, columns], [columns, 1], [DOWN, ACROSS])
+    target = tl.make_tensor_descriptor(y, [rows, columns], [columns, 1], [DOWN, ACROSS])
+    target.store(at, source.load(at) * 2)
+
+
+@triton.jit
 def softmax(values, shares, rows, columns, BLOCK: tl.constexpr, STAGES: tl.constexpr):
     at = tl.arange(0, BLOCK)
     for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=STAGES):

@@ -50,12 +50,13 @@ def test_a_map_that_threads_wrote_and_fenced_is_no_mistake(in_shared: bool) -> N
     assert grouped(in_shared, memlab.check)[0].findings == ()
 
 
-def test_all_fields_make_the_map_that_is_encoded_so() -> None:
+@pytest.mark.parametrize("from_zeros", [False, True])
+def test_all_fields_make_the_map_that_is_encoded_so(from_zeros: bool) -> None:
     values = np.zeros((64, 64), np.float32)
     edited = memlab.tensor_map(values, box=(4, 16), swizzle=128, fill="nan", conversion="tf32")
     wanted = "tensormap=bf16[4,40,64]:box[2,8,32]:step[1,2,1]:swizzle64"
     out = memlab.inout(np.zeros((2, 16), np.uint64))
-    args = [edited, wanted, out]
+    args = [edited, wanted, out, int(from_zeros)]
     result = memlab.run(f"{FILE}:all_fields", grid=1, block=1, args=args, device="h200")
     got, encoded = np.asarray(result.outputs["out"])
     np.testing.assert_array_equal(got, encoded)

@@ -163,6 +163,18 @@ def test_products_of_warp_groups_run_on_a_gpu() -> None:
     np.testing.assert_allclose(run.outputs["c"], launch["expect"]["c"], rtol=2e-2, atol=1e-2)
 
 
+def test_descriptors_that_a_kernel_makes_are_tensor_maps() -> None:
+    x = RANDOM.random((60, 96), dtype=np.float32)  # of which the last blocks take a part
+    args = [x, memlab.out((60, 96), "f4"), 60, 96]
+    launch = {"grid": (2, 2), "args": args, "DOWN": 32, "ACROSS": 64, "device": "h200"}
+
+    run = memlab.run(examples.double_by_descriptors, **launch)
+
+    np.testing.assert_array_equal(run.outputs["y"], 2 * x)
+    assert run.measurement.counters.bulk_requests > 0
+    assert memlab.check(examples.double_by_descriptors, **launch).findings == ()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "flop"),

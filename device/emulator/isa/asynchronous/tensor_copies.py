@@ -356,6 +356,9 @@ def expand_replace(
     if field == "rank":
         yield do("add.s64", _NEW, _NEW, Immediate("int", 1))
     yield from insert(word, first, bits)
+    if field == "rank":  # a kernel may make a map of zeros, which are then one
+        yield do("mov.b64", _NEW, Immediate("int", MARK))
+        yield from insert(LAYOUT, LAYOUT_MARK, 16)
     if field not in _RESIZING:
         return
     words = (_WORDS[STRIDES], *_WORDS[EXTENTS : LAYOUT + 1], _STEPS_WORD)
