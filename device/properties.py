@@ -125,6 +125,8 @@ class DeviceProperties(Presentable):
         l2_write_bytes_per_clock: Bytes that the whole L2 writes per SM clock; None if unknown.
         blocks_per_clock: Blocks that the device starts per SM clock.
         shortest_kernel_s: The time of an empty kernel, as a profiler measures it.
+        store_completion_s: How much longer than its instructions a kernel takes that stores to
+            global memory: until the stores are complete.
         dram_access_bytes: Bytes that DRAM reads for one missed 32-byte sector.
         dram_launch_bytes: Bytes that a launch reads from DRAM besides its machine code and what its
             threads access, with cold caches: parameters and descriptors; 0 if unknown.
@@ -161,6 +163,10 @@ class DeviceProperties(Presentable):
         dram_bytes_per_s_by_sms: Bytes that so many SMs together read from DRAM.
         dram_write_fraction: The bandwidth of a plain write as a fraction of the peak.
         dram_copy_fraction: The bandwidth of a copy, read and written, as a fraction of the peak.
+        dram_queue_clocks: How long reads of DRAM wait for others: the service time of a queue with
+            random arrivals and constant service (M/D/1) whose mean wait they have.
+        dram_turnaround_clocks: How long they wait besides where a third or more of the traffic is
+            written, in the mean and at full load; less in proportion.
         dram_random_fraction: Bytes that DRAM moves for reads of single random sectors
             (`dram_access_bytes` each), as a fraction of the peak.
         global_atomic_latency_clocks: From an atomic to the value that it returns.
@@ -292,6 +298,9 @@ class DeviceProperties(Presentable):
     dram_bytes_per_s_by_sms: Mapping[str, float] = field(default_factory=dict)
     dram_write_fraction: float | None = None
     dram_copy_fraction: float | None = None
+    dram_queue_clocks: float | None = None
+    store_completion_s: float | None = None
+    dram_turnaround_clocks: float | None = None
     dram_random_fraction: float | None = None
     global_atomic_latency_clocks: float | None = None
     global_atomic_same_address_s: float | None = None

@@ -234,6 +234,9 @@ class _Traffic:
     memory_reads: Sectors
     atomic_misses: Sectors
     fetches: Sectors
+    joined: Sectors
+    joined_memory: Sectors
+    l2_joined_memory: Sectors
 
     @classmethod
     def of(
@@ -272,7 +275,14 @@ def _levels(
         accesses = traffic.accesses[index]
         if is_load[index]:
             l1, dram = traffic.l1_hits[index] / accesses, traffic.memory_reads[index] / accesses
-            levels[index] = AccessLevels(float(l1), float(max(1 - l1 - dram, 0.0)), float(dram))
+            levels[index] = AccessLevels(
+                float(l1),
+                float(max(1 - l1 - dram, 0.0)),
+                float(dram),
+                float(traffic.joined[index] / accesses),
+                float(traffic.joined_memory[index] / accesses),
+                float(traffic.l2_joined_memory[index] / accesses),
+            )
         else:
             is_store = steps[index].row.kind == "store"
             missed = 0.0 if is_store else float(traffic.atomic_misses[index] / accesses)

@@ -212,13 +212,18 @@ def _mean_access(
     requests = max(own, 1)
     lines = sum(tally.wavefronts[index] for index in loads) / requests if own else 1.0
     passes = sum(tally.wavefronts[index] for index in stores) / requests if stores else lines
-    sectors = missed = dram = 0.0
+    sectors = missed = dram = held = joined = joined_dram = l2_held = l2_joined_dram = 0.0
     for index in loads:
         count, fetches = tally.sectors[index], fetches_per_sector.get(index, 1.0)
         sectors += count * fetches
         if index in levels:
             dram += count * levels[index].dram
             missed += count * (fetches - levels[index].l1)
+            held += count * levels[index].l1
+            joined += count * levels[index].l1_joined
+            joined_dram += count * levels[index].l1_joined_dram
+            l2_held += count * levels[index].l2
+            l2_joined_dram += count * levels[index].l2_joined_dram
     atomics = [contention.get(index, AtomicContention()) for index in indices]
     return Access(
         passes=passes,
@@ -226,6 +231,9 @@ def _mean_access(
         sectors=sectors / requests,
         missed=missed / sectors if sectors else 0.0,
         dram=dram / missed if missed > 0 else 0.0,
+        joined=joined / held if held > 0 else 0.0,
+        joined_dram=joined_dram / joined if joined > 0 else 0.0,
+        l2_joined_dram=l2_joined_dram / l2_held if l2_held > 0 else 0.0,
         sharing_lanes=_sharing_lanes(indices, program, tally),
         slice_passes=max(met.slice_passes for met in atomics),
         sector_passes=max(met.sector_passes for met in atomics),

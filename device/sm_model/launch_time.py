@@ -33,6 +33,7 @@ from memlab.device.sm_model.pipes import (
     QUEUE_DEPTH,
     Issue,
     awaited_of,
+    dispatch_clocks,
     issue_of,
     product_wavefronts,
     resolving_clocks,
@@ -79,6 +80,10 @@ an H800 PCIe with 114 SMs at 1755 MHz (Luo et al., "Benchmarking and Dissecting 
 GPU Architecture", arXiv 2402.13499, ring-based copies). No figure is known for more blocks."""
 _LANES_MOST = 32
 _LINE_SECTORS = LINE_BYTES / SECTOR_BYTES
+_MIXED_SHARE = 1 / 3
+"""Of traffic that is written, from which reads wait as long for writes as at a half
+(`tests/data/h200-loaded.csv`)."""
+_WHOLE_SECTORS = 3.9  # of a line, in the mean of its requests: all four
 _NO_WINDOW = 1e6
 _DEFAULT_ACCESS = Access(1.0, 1.0, 4.0)
 
@@ -189,8 +194,8 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
     store_port = properties.l2_port_write_bytes_per_clock_per_sm or port
     l2 = properties.l2_bytes_per_clock or math.inf
     written = properties.l2_write_bytes_per_clock or l2
-    dram = (peak_bandwidth_bytes_per_s(properties) or math.inf) / clock
-    dram *= dram_fraction(profile.dram_written_share, profile.dram_sector_bytes, properties)
+    peak = (peak_bandwidth_bytes_per_s(properties) or math.inf) / clock
+    dram = peak * dram_fraction(profile.dram_written_share, profile.dram_sector_bytes, properties)
     barriers = sorted(
         (float(warps), clocks)
         for warps, clocks in properties.barrier_latency_by_warps_clocks.items()
@@ -200,7 +205,7 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
         (few, first), (many, last) = barriers[0], barriers[-1]
         arrival = (last - first) / (many - few)
         opening = first - few * arrival
-    l2_latencies = l2_latency_table(properties)
+    l2_latencies, dram_latencies = l2_latency_table(properties), dram_latency_table(properties)
     served = max(profile.served_reads, _LEAST_SERVED_READS)
     return Rates(
         block_interval=start * active,
@@ -217,10 +222,15 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
         port_sector_clocks=SECTOR_BYTES / port,
         store_port_sector_clocks=SECTOR_BYTES / store_port,
         dram_byte_clocks=active / dram,
+        dram_peak_byte_clocks=active / peak,
+        dram_queue_clocks=properties.dram_queue_clocks or 0.0,
+        dram_turnaround_clocks=min(profile.dram_written_share / _MIXED_SHARE, 1.0)
+        * (properties.dram_turnaround_clocks or 0.0),
+        dram_window=max(float(dram_latencies.mean()), 1.0),
         dram_sector_bytes=profile.dram_sector_bytes,
         backlog=float(l2_latencies.mean()),
         l2_latencies=np.maximum(l2_latencies - _BEFORE_L1_CLOCKS, 0.0),
-        dram_latencies=np.maximum(dram_latency_table(properties) - _BEFORE_L1_CLOCKS, 0.0),
+        dram_latencies=np.maximum(dram_latencies - _BEFORE_L1_CLOCKS, 0.0),
         fetch_latency=prefetched_clocks(properties),
         fetch_interval=CODE_LINE_BYTES / (properties.cold_code_bytes_per_clock or 16.0),
         fetch_ahead=8,
@@ -336,21 +346,9 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
     sites = sites_of(profile.code, profile.barriers)
     constant_passes = properties.constant_passes_per_clock_per_sm or 1.0
     for number, instruction in enumerate(profile.code.instructions):
-        step, issue, control = steps[number], issue_of(instruction, properties), instruction.control
-        step["kind"], step["unit"], step["busy"] = issue.kind, issue.unit, issue.busy
-        step["latency"] = issue.latency
-        step["awaited"] = awaited_of(instruction.name, issue)
-        step["throttle"] = throttle_of(issue)
-        step["throttled"] = issue.throttled_share
-        step["line"] = instruction.address // CODE_LINE_BYTES
-        if control is not None:
-            step["stall"], step["wait"] = max(control.stall, 1), control.wait_mask
-            step["write"] = -1 if control.write_barrier is None else control.write_barrier
-            step["read"] = -1 if control.read_barrier is None else control.read_barrier
+        step, issue = steps[number], issue_of(instruction, properties)
         previous = profile.code.instructions[number - 1] if number else None
-        step["reads"] = register_reads(instruction, previous)
-        step["window"] = READ_WINDOW_CLOCKS if issue.kind == Kind.FIXED else _NO_WINDOW
-        step["resolving"] = resolving_clocks(instruction)
+        _set_issue(step, issue, instruction, previous)
         if issue.kind in (Kind.TEST, Kind.CHANGE, Kind.COPY):
             step["site"] = sites.get(number, -1)
         if issue.kind == Kind.PRODUCT:
@@ -366,22 +364,55 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
             width = issue.width / 4
             access = Access(max(width, 1.0), max(width, 1.0), max(4 * width, 1.0))
         step["passes"] = access.passes
+        if issue.kind == Kind.LOAD:  # the L1 writes a register of a warp per clock
+            step["passes"] = max(access.passes, issue.width / 4)
         if issue.kind == Kind.CONSTANT:
             step["passes"] = access.passes / constant_passes
             continue
         step["latency"] = max(issue.latency - _BEFORE_L1_CLOCKS, 0.0)
         if instruction.name == "ATOMS" and access.sharing_lanes > 1:
             _share_address(step, instruction, access.sharing_lanes, properties)
-        step["lines"], step["sectors"] = max(access.lines, 1e-3), access.sectors
+        _set_levels(step, access)
         _reach_others(step, issue, access, profile, properties)
         if copies:  # by the copy engine, past the data stage
             step["passes"], step["lines"] = 0.0, max(access.sectors / _LINE_SECTORS, 1e-3)
-        step["missed"], step["dram"] = access.missed, access.dram
         if issue.kind == Kind.ATOMIC:
             step["serial"] = active_sms * _atomic_clocks(instruction, access, properties)
         step["written"] = profile.dram_written_sector_bytes
         step["copies"] = instruction.name == "LDGSTS"
     return steps
+
+
+def _set_issue(
+    step: Steps,
+    issue: Issue,
+    instruction: MachineInstruction,
+    previous: MachineInstruction | None,
+) -> None:
+    """Set how an instruction is issued."""
+    step["kind"], step["unit"], step["busy"] = issue.kind, issue.unit, issue.busy
+    step["latency"] = issue.latency
+    step["awaited"] = awaited_of(instruction.name, issue)
+    step["throttle"] = throttle_of(issue)
+    step["throttled"] = issue.throttled_share
+    step["line"] = instruction.address // CODE_LINE_BYTES
+    if (control := instruction.control) is not None:
+        step["stall"], step["wait"] = max(control.stall, 1), control.wait_mask
+        step["write"] = -1 if control.write_barrier is None else control.write_barrier
+        step["read"] = -1 if control.read_barrier is None else control.read_barrier
+    step["reads"] = register_reads(instruction, previous)
+    step["window"] = READ_WINDOW_CLOCKS if issue.kind == Kind.FIXED else _NO_WINDOW
+    step["resolving"] = resolving_clocks(instruction)
+    step["dispatch"] = dispatch_clocks(instruction)
+
+
+def _set_levels(step: Steps, access: Access) -> None:
+    """Set the lines of a request, and what serves them."""
+    step["lines"], step["sectors"] = max(access.lines, 1e-3), access.sectors
+    step["whole"] = access.sectors >= _WHOLE_SECTORS * access.lines > 0
+    step["missed"], step["dram"] = access.missed, access.dram
+    step["joined"], step["joined_dram"] = access.joined, access.joined_dram
+    step["l2_joined_dram"] = access.l2_joined_dram
 
 
 def _reach_others(
@@ -518,6 +549,9 @@ def model_time(
     clock = launch_clock_hz(found.steps, properties)
     shortest = properties.shortest_kernel_s or 0.0
     seconds = shortest + max(found.clocks - found.empty_clocks, 0.0) / clock
+    kinds = found.steps["kind"][found.steps["issued"] > 0]
+    if np.isin(kinds, (Kind.STORE, Kind.ATOMIC, Kind.COPY_OUT)).any():
+        seconds += properties.store_completion_s or 0.0
     by_counters = time_model.model_time(work, occupancy, properties)
     bounds = {name: min(bound, seconds) for name, bound in by_counters.bounds_s.items()}
     return Time(median_s=seconds, provenance="modelled", bounds_s=bounds), found.steps

@@ -218,6 +218,20 @@ def _clocks(lanes: Mapping[str, float], pipe: str, otherwise: float) -> float:
     return max(WARP_SIZE * SCHEDULERS / (lanes.get(pipe) or otherwise), 1.0)
 
 
+_WIDE_DISPATCH_CLOCKS, _ADDEND_CLOCKS = 2.0, 1.0
+"""Clocks in which a sub-core issues nothing behind a product of 64 bits, and one more where it adds
+two registers to it: `tests/data/h200-issue.csv`."""
+
+
+def dispatch_clocks(step: MachineInstruction) -> float:
+    """Clocks behind an instruction in which its sub-core issues nothing, of any warp."""
+    if step.name != "IMAD" or not _is_wide(step.opcode):
+        return 0.0
+    addend = step.operands[-1].lstrip("-") if step.operands else ""
+    added = addend.startswith("R") and not addend.startswith("RZ")
+    return _WIDE_DISPATCH_CLOCKS + _ADDEND_CLOCKS * added
+
+
 def _is_wide(opcode: str) -> bool:
     """Whether an integer multiplication makes 64 bits: it takes the pipe twice as long.
 

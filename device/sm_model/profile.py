@@ -20,6 +20,10 @@ class Access:
         sectors: 32-byte sectors; 0 for shared memory.
         missed: The share of the sectors that the L1 does not have.
         dram: The share of these that the L2 does not have.
+        joined: The share of the sectors that the L1 has which are on their way, since another warp
+            has asked for them.
+        joined_dram: The share of these that come from DRAM.
+        l2_joined_dram: The share of the sectors that the L2 has which are on their way from DRAM.
         sharing_lanes: Of an atomic on shared memory, the lanes of a warp that have one address.
         slice_passes: Of an atomic, the passes in the slice of the L2 that all blocks use most.
         sector_passes: Of an atomic, the passes in the sector that all blocks use most.
@@ -33,6 +37,9 @@ class Access:
     sectors: float = 0.0
     missed: float = 0.0
     dram: float = 0.0
+    joined: float = 0.0
+    joined_dram: float = 0.0
+    l2_joined_dram: float = 0.0
     sharing_lanes: float = 1.0
     slice_passes: float = 0.0
     sector_passes: float = 0.0

@@ -25,6 +25,8 @@ PHASES = 8
 """Phases of a barrier that are known; an older one counts as complete."""
 STALLS = 14
 """Reasons of `Stall`."""
+NEIGHBOURS = 8.0
+"""Lines that lie together in DRAM: their latencies are equal (`tests/data/h200-neighbours.csv`)."""
 NONE = -1
 
 
@@ -77,7 +79,7 @@ class Stall(IntEnum):
     LG_THROTTLE = 3  # the queue of global and local accesses is full
     MIO_THROTTLE = 4  # the queue of the other memory instructions is full
     MATH_PIPE_THROTTLE = 5  # the pipe is taken
-    DISPATCH_STALL = 6  # the registers of one bank are being read
+    DISPATCH_STALL = 6  # the registers of one bank are being read, or a wide product dispatched
     BARRIER = 7  # other warps of the block, or of its cluster, have not arrived
     MEMBAR = 8  # for a memory fence
     NO_INSTRUCTION = 9  # the code is not there
@@ -95,6 +97,7 @@ class Step(Record):
     busy: float  # clocks that the unit of a sub-core needs for it
     reads: Annotated[Pointer[float], BANKS]  # registers that it reads of each bank
     window: float  # clocks in which it must have read them; many if it reads them later
+    dispatch: float  # clocks behind it in which its sub-core issues nothing
     stall: int  # clocks until the warp may issue its next instruction
     resolving: float  # clocks that follow, until a branch has its target
     wait: int  # a mask of scoreboards that must be released before it issues
@@ -103,9 +106,13 @@ class Step(Record):
     latency: float  # clocks from the unit to the result, in the SM itself
     passes: float  # clocks that it occupies the L1's data stage, or the constant cache
     lines: float  # 128-byte lines per request
+    whole: int  # 1 where it reads whole lines, which are neighbours then, of its block's warps too
     sectors: float  # 32-byte sectors per request
     missed: float  # share of them that the L1 does not have; all of a store's
     dram: float  # share of the missed that the L2 does not have
+    joined: float  # share of the lines in the L1 that are on their way to it
+    joined_dram: float  # share of these that come from DRAM
+    l2_joined_dram: float  # share of the lines in the L2 that are on their way from DRAM
     written: float  # bytes that DRAM writes sooner or later for each sector
     serial: float  # clocks that the L2 is busy with an atomic's operations on one address
     remote: float  # share of its requests that go to shared memory of another block
@@ -156,6 +163,8 @@ class Warp(Record):
     running: int
     slot: int
     member: int  # its place among the warps of its block; NONE if the block has no work
+    loads: int  # of whole lines, so far
+    stored: float  # when all its stores have left the SM
     copied: float  # when all its asynchronous copies are complete
     committed: int  # groups so far
     groups: Annotated[Pointer[float], GROUPS]  # when each is complete
@@ -174,9 +183,11 @@ class Warp(Record):
 class Slot(Record):
     """A place for a block."""
 
+    number: int  # of the block
     running: int  # warps that have not ended
     arrived: int  # warps that wait at the barrier
     released: float  # when the barrier has seen the last of them
+    stored: float  # when the stores of the warps that have ended have left the SM
     joined: int  # warps that have arrived at the barrier of the cluster
     meeting: int  # warps that wait there
     last_joined: float  # when the last of them did
@@ -213,6 +224,10 @@ class Machine(Record):
     port_sector_clocks: float  # the port from the L2 to the SM
     store_port_sector_clocks: float  # that from the SM to the L2
     dram_byte_clocks: float
+    dram_peak_byte_clocks: float  # the same at the peak of DRAM
+    dram_queue_clocks: float  # the service time of the queue in front of DRAM
+    dram_turnaround_clocks: float  # that a read waits besides for writes, at full load
+    dram_window: float  # the clocks over which its load is averaged
     dram_sector_bytes: float  # that DRAM reads for a missed sector
     backlog: float  # clocks of traffic that the SM may have before its L1 stops
     l2_table: Pointer[float]  # QUANTILES latencies, from the L1's miss to the data
@@ -242,6 +257,8 @@ class Machine(Record):
     unit_free: Pointer[float]  # by sub-core and unit
     next: Annotated[Pointer[float], SCHEDULERS]  # the clock at which a scheduler may have work
     last: Annotated[Pointer[int], SCHEDULERS]  # the warp that it issued last; NONE
+    blocked: Annotated[Pointer[float], SCHEDULERS]  # the clock from which it may issue again
+    blocked_from: Annotated[Pointer[float], SCHEDULERS]  # and that from which it may not
     youngest_first: Pointer[int]  # slots, that of the block which started last at first
     ports: Pointer[float]  # when each bank of a sub-core's registers can be read
     address_free: Annotated[Pointer[float], SCHEDULERS]
@@ -257,6 +274,8 @@ class Machine(Record):
     remote_free: float  # the network to the other SMs
     atomic_free: float  # when the sector that all atomics want is free
     dram_free: float
+    dram_load: float  # clocks of DRAM's time at its peak, in the window
+    dram_seen: float  # when that was
     drained: float  # when the last store is complete
     dispatch_free: float
     random: int

@@ -66,6 +66,10 @@ class Rates:
         port_sector_clocks: Clocks per sector of the port from the L2 to the SM.
         store_port_sector_clocks: The same of the port from the SM to the L2.
         dram_byte_clocks: Clocks per byte of the SM's share of DRAM.
+        dram_peak_byte_clocks: The same at the peak of DRAM.
+        dram_queue_clocks: The service time of the queue (M/D/1) in which reads of DRAM wait.
+        dram_turnaround_clocks: What they wait besides for writes, at full load.
+        dram_window: Clocks over which the load of DRAM is averaged.
         dram_sector_bytes: Bytes that DRAM reads for a missed sector.
         backlog: Clocks of traffic under way at which the L1 stops taking accesses.
         l2_latencies: Equally likely latencies of an L2 hit.
@@ -94,6 +98,10 @@ class Rates:
     port_sector_clocks: float = 0.0
     store_port_sector_clocks: float = 0.0
     dram_byte_clocks: float = 0.0
+    dram_peak_byte_clocks: float = 0.0
+    dram_queue_clocks: float = 0.0
+    dram_turnaround_clocks: float = 0.0
+    dram_window: float = 1.0
     dram_sector_bytes: float = 32.0
     backlog: float = 1e9
     l2_latencies: Floats = field(default_factory=lambda: np.zeros(1))
@@ -223,6 +231,7 @@ def run(work: Workload, rates: Rates) -> Simulated:
         *("hit_sector_clocks", "fill_byte_clocks"),
         *("port_sector_clocks", "store_port_sector_clocks"),
         *("dram_byte_clocks", "dram_sector_bytes", "backlog"),
+        *("dram_peak_byte_clocks", "dram_queue_clocks", "dram_turnaround_clocks", "dram_window"),
         *("fetch_latency", "fetch_interval", "fetch_ahead"),
         *("least_sectors", "arrival_clocks", "cluster_clocks", "remote_sector_clocks"),
     ):

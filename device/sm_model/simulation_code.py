@@ -18,6 +18,7 @@ from memlab.device.emulator.isa.values import S64
 from memlab.device.sm_model.records import (
     BANKS,
     GROUPS,
+    NEIGHBOURS,
     NONE,
     PHASES,
     QUANTILES,
@@ -34,6 +35,7 @@ from memlab.device.sm_model.records import (
 )
 
 _NEVER = 1e30
+_MOST_LOAD = 0.9  # of DRAM, for the wait in its queue
 _UNITS = len(Unit)
 _MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407
 """Of the linear congruential generator MMIX (Knuth, The Art of Computer Programming, 2, 3.3.4)."""
@@ -88,6 +90,9 @@ def simulate(m: Machine) -> None:
 @compiled(inline=False)
 def _schedule(m: Machine, scheduler: int, clock: float) -> None:
     """Issue an instruction, if a warp is ready; set when to look again."""
+    if m.blocked[scheduler] > clock:
+        m.next[scheduler] = m.blocked[scheduler]
+        return
     free = m.unit_free + scheduler * _UNITS
     ports = m.ports + scheduler * BANKS
     first, second = ports[0], ports[1]
@@ -163,9 +168,10 @@ def _start_block(m: Machine, slot: int, clock: float) -> None:
         idle = 0
     _put_first(m.youngest_first, slot)
     place = m.places[slot]
+    place.number = number
     place.running, place.arrived, place.released = m.warps_per_block, 0, 0.0
     place.joined, place.last_joined, place.meetings, place.met = 0, 0.0, 0, 0.0
-    place.meeting = 0
+    place.meeting, place.stored = 0, 0.0
     for barrier in range(m.barriers):
         state = m.states[slot * m.barriers + barrier]
         state.pending, state.transactions = m.arrivals[barrier], 0
@@ -173,7 +179,8 @@ def _start_block(m: Machine, slot: int, clock: float) -> None:
     for member in range(m.warps_per_block):
         index = slot * m.warps_per_block + member
         warp, path = m.warps[index], m.path_of[idle + member]
-        warp.slot, warp.copied, warp.committed = slot, 0.0, 0
+        warp.loads = 0
+        warp.slot, warp.stored, warp.copied, warp.committed = slot, 0.0, 0.0, 0
         for board in range(SCOREBOARDS):
             warp.boards[board] = 0.0
         warp.tested, warp.multiplied, warp.closed, warp.joined = 0 + NONE, 0.0, 0, 0
@@ -353,7 +360,10 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
     done, read = clock + step.latency, clock
     ports = m.ports + scheduler * BANKS
     if clock > warp.ready:
+        _count_blocked(m, scheduler, warp, step, clock)
         _count_turn(warp, step, free[warp.unit], ports, clock)
+    if step.dispatch > 0.0:
+        m.blocked_from[scheduler], m.blocked[scheduler] = clock + 1.0, clock + 1.0 + step.dispatch
     for bank in range(BANKS):
         ports[bank] = _later(ports[bank], clock) + step.reads[bank]
     if step.unit == _MEMORY:
@@ -364,9 +374,9 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
         elif step.kind == _LOCAL:
             done = begin + step.latency
         elif step.kind == _LOAD:
-            done = _load(m, step, begin)
+            done = _load(m, step, begin, _latency_of(m, number, warp, step))
         elif step.kind == _STORE:
-            _store(m, step, begin)
+            warp.stored = _later(warp.stored, _store(m, step, begin))
         elif step.kind == _ATOMIC:
             done = _atomic(m, step, begin)
     else:
@@ -382,6 +392,13 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
                 done = _later(done, _constants(m, step, clock))
         elif step.kind >= _TEST:
             _asynchronous(m, number, warp, step, clock)
+    _complete(warp, step, done, read)
+    _advance(m, number, warp, step, clock)
+
+
+@compiled(inline=True)
+def _complete(warp: Warp, step: Step, done: float, read: float) -> None:
+    """Note when the scoreboards of an instruction are released, and its copies complete."""
     if step.write >= 0 and done > warp.boards[step.write]:
         warp.boards[step.write], warp.awaited[step.write] = done, step.awaited
     if step.read >= 0 and read > warp.boards[step.read]:
@@ -393,7 +410,6 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
         warp.committed += 1
         if step.write >= 0:
             warp.boards[step.write] = 0.0  # DEPBAR, not a wait mask, waits for it
-    _advance(m, number, warp, step, clock)
 
 
 @compiled(inline=False)
@@ -411,7 +427,7 @@ def _asynchronous(m: Machine, number: int, warp: Warp, step: Step, clock: float)
     elif step.kind == _CHANGE:
         _operate(m, number, step, clock + m.arrival_clocks)
     elif step.kind == _COPY:
-        _operate(m, number, step, _load(m, step, clock))
+        _operate(m, number, step, _load(m, step, clock, 0 + NONE))
     elif step.kind == _COPY_OUT:
         _store(m, step, clock)
     elif step.kind == _ARRIVE_CLUSTER:
@@ -453,6 +469,16 @@ def _meet(m: Machine, slot: int, place: Slot) -> None:
 
 
 @compiled(inline=True)
+def _count_blocked(m: Machine, scheduler: int, warp: Warp, step: Step, clock: float) -> None:
+    """Count how long a warp was ready while its sub-core dispatched a wide product."""
+    start = _later(warp.ready, m.blocked_from[scheduler])
+    waited = _sooner(m.blocked[scheduler], clock) - start
+    if waited > 0.0:
+        step.stalls[_DISPATCH_STALL] += waited
+        step.stalls[_NOT_SELECTED] -= waited
+
+
+@compiled(inline=True)
 def _count_turn(warp: Warp, step: Step, free: float, ports: Pointer[float], clock: float) -> None:
     """Count why a warp that was ready earlier issues only now.
 
@@ -488,11 +514,29 @@ def _enqueue(m: Machine, scheduler: int, step: Step, clock: float) -> float:
     return begin
 
 
+@compiled(inline=True)
+def _latency_of(m: Machine, number: int, warp: Warp, step: Step) -> int:
+    """The quantile of DRAM's latency that a load has in common with those of its neighbours.
+
+    It is a random number that depends on the block, on how many loads its warps have made, and on
+    the place of the lines among those of all its warps; NONE where the lines are no neighbours.
+    """
+    quantile = 0 + NONE
+    if step.whole:
+        warp.loads += 1
+        member = number - warp.slot * m.warps_per_block
+        together = _whole(float(member) * step.lines / NEIGHBOURS)
+        seed = (m.places[warp.slot].number * 4099 + warp.loads) * 4099 + together
+        seed = (seed * _MULTIPLIER + _INCREMENT) * _MULTIPLIER + _INCREMENT
+        quantile = (seed >> 40) & (QUANTILES - 1)
+    return quantile
+
+
 @compiled(inline=False)
-def _load(m: Machine, step: Step, begin: float) -> float:
-    """When the last sector of a load is there."""
+def _load(m: Machine, step: Step, begin: float, latency: int) -> float:
+    """When the last sector of a load is there; a latency of DRAM may be given, as a quantile."""
     done = begin + _later(step.passes, 1.0) - 1.0 + step.latency
-    if step.missed <= 0.0:
+    if step.missed <= 0.0 and step.joined <= 0.0:
         return done
     left, per_line = step.lines, step.sectors / step.lines
     while left > 0.0:
@@ -502,20 +546,47 @@ def _load(m: Machine, step: Step, begin: float) -> float:
             slots = _later(per_line, m.least_sectors) * part
             arrival = _pass_port(m, begin, per_line * part, slots * m.read_sector_clocks)
             if _chance(m) < step.dram:
-                done = _later(done, _miss(m, arrival, per_line * part))
+                done = _later(done, _miss(m, arrival, per_line * part, latency))
             else:
                 m.write_free = _later(m.write_free, arrival) + slots * m.hit_sector_clocks
-                done = _later(done, _later(arrival, m.write_free) + _drawn(m, m.l2_table))
+                arrival = _later(arrival, m.write_free)
+                done = _later(done, arrival + _coming(m, step.l2_joined_dram))
+        elif step.joined > 0.0 and _chance(m) < step.joined:
+            done = _later(done, begin + _coming(m, step.joined_dram))
     return done
 
 
 @compiled(inline=True)
-def _miss(m: Machine, arrival: float, sectors: float) -> float:
+def _coming(m: Machine, dram: float) -> float:
+    """The latency of a line that comes from DRAM in a share of the cases, else from the L2."""
+    far = dram > 0.0 and _chance(m) < dram
+    return _drawn(m, m.dram_table) if far else _drawn(m, m.l2_table)
+
+
+@compiled(inline=True)
+def _miss(m: Machine, arrival: float, sectors: float, latency: int) -> float:
     """Read sectors from DRAM, and write them into the L2; return when they are there."""
     read = sectors * m.dram_sector_bytes
+    _load_dram(m, arrival, read)
     m.dram_free = _later(arrival, m.dram_free) + read * m.dram_byte_clocks
     m.write_free = _later(arrival, m.write_free) + read * m.fill_byte_clocks
-    return _later(m.dram_free, m.write_free) + _drawn(m, m.dram_table)
+    when = _later(_later(m.dram_free, m.write_free), arrival + _queued(m))
+    return when + (m.dram_table[latency] if latency >= 0 else _drawn(m, m.dram_table))
+
+
+@compiled(inline=True)
+def _load_dram(m: Machine, clock: float, size: float) -> None:
+    """Add bytes to the load of DRAM, a mean over the last clocks."""
+    passed = _later(clock - m.dram_seen, 0.0)
+    m.dram_load = m.dram_load / (1.0 + passed / m.dram_window) + size * m.dram_peak_byte_clocks
+    m.dram_seen = _later(m.dram_seen, clock)
+
+
+@compiled(inline=True)
+def _queued(m: Machine) -> float:
+    """The mean time that a read waits in front of DRAM, for reads (M/D/1) and for writes."""
+    load = _sooner(m.dram_load / m.dram_window, _MOST_LOAD)
+    return m.dram_queue_clocks * load / (2.0 * (1.0 - load)) + m.dram_turnaround_clocks * load
 
 
 @compiled(inline=True)
@@ -543,11 +614,13 @@ def _write(m: Machine, step: Step, begin: float) -> float:
 
 
 @compiled(inline=False)
-def _store(m: Machine, step: Step, begin: float) -> None:
-    """Write sectors to the L2."""
+def _store(m: Machine, step: Step, begin: float) -> float:
+    """Write sectors to the L2; return when they have left the SM."""
     end = _write(m, step, begin + step.passes)
     m.dram_free = _later(m.dram_free, end) + step.sectors * step.written * m.dram_byte_clocks
+    _load_dram(m, end, step.sectors * step.written)
     m.drained = _later(m.drained, end)
+    return m.store_port_free
 
 
 @compiled(inline=False)
@@ -559,7 +632,7 @@ def _atomic(m: Machine, step: Step, begin: float) -> float:
     m.l1_free = _later(m.l1_free, end - m.backlog)
     m.drained = _later(m.drained, end)
     if _chance(m) < step.dram:
-        return _miss(m, end, step.sectors)
+        return _miss(m, end, step.sectors, 0 + NONE)
     return end + _drawn(m, m.l2_table)
 
 
@@ -618,9 +691,10 @@ def _end(m: Machine, warp: Warp, clock: float) -> None:
     m.drained = _later(m.drained, clock + 1.0)
     place = m.places[warp.slot]
     place.running -= 1
+    place.stored = _later(place.stored, warp.stored)
     if place.running == 0:
         if m.started < m.blocks:
-            _start_block(m, warp.slot, clock + 1.0)
+            _start_block(m, warp.slot, _later(clock + 1.0, place.stored))
         return
     _open_complete(m, warp.slot, place)
     if place.joined >= place.running:

@@ -19,11 +19,18 @@ class AccessLevels:
         l1: Share served by the SM's own L1.
         l2: Share served by the L2.
         dram: Share served by DRAM.
+        l1_joined: The part of `l1` that is on its way from the L2 or from DRAM, since another warp
+            of the SM has asked for it.
+        l1_joined_dram: The part of that which comes from DRAM.
+        l2_joined_dram: The part of `l2` that is on its way from DRAM in the same way.
     """
 
     l1: float
     l2: float
     dram: float
+    l1_joined: float = 0.0
+    l1_joined_dram: float = 0.0
+    l2_joined_dram: float = 0.0
 
     @classmethod
     def of(cls, l1_hits: float, l2_hits: float) -> AccessLevels:

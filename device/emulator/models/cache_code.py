@@ -39,6 +39,11 @@ class Line(Record):
     newer: Int32  # the line that was used after this one; -1 for none
     older: Int32
     chained: Int32  # the next one with the same hash
+    asked: int  # when sectors of it were asked for last; -1 for never
+    asker: Int32  # the multiprocessor that asked
+    coming: Int32  # a bit per sector that it asked for then
+    remote: Int32  # those among them that come from memory
+    padding: Int32
     time: int  # of the last read
     readers: int  # how many reads of each sector there were at that time: 16 bits each
 
@@ -67,6 +72,9 @@ class Counts(Record):
     memory_reads: int  # those among them that no partition held
     atomic_misses: int  # sectors of atomics that the L2 did not hold
     fetches: int  # accesses to memory
+    joined: int  # among `l1_hits`, sectors that another read of the same time asked for
+    joined_memory: int  # those of them that come from memory
+    l2_joined_memory: int  # sectors that the L2 has asked memory for at the same time
 
 
 class Replay(Record):
@@ -76,7 +84,8 @@ class Replay(Record):
     indices: Pointer[Int32]  # the instruction
     owners: Pointer[Int32]  # the multiprocessor
     order: Pointer[int]  # the accesses in the order of time
-    times: Pointer[int]  # the time of each access; reads of one time are merged
+    moments: Pointer[int]  # the time of each access
+    times: Pointer[int]  # the same, where reads of one time are merged
     read_by: Pointer[float]  # what the n-th read of a sector at one time adds to those of the L2
     most_readers: int  # the last n
     kinds: Pointer[Int32]  # by instruction
@@ -151,6 +160,7 @@ def replay(state: Replay, start: int, stop: int) -> int:
         place, index = state.places[access], state.indices[access]
         line, sectors = place >> _SECTORS, place & _SECTOR_BITS
         counts, kind = state.counts[index], state.kinds[index]
+        owner, moment = state.owners[access], state.moments[access]
         counts.accesses += count_bits(sectors)
         if kind == LOCAL_STORE:
             read(state.l1[state.owners[access]], line, sectors)
@@ -158,25 +168,59 @@ def replay(state: Replay, start: int, stop: int) -> int:
             write(home_of(state, line), line, sectors)
             continue
         if kind == LOAD:
-            missing = read(state.l1[state.owners[access]], line, sectors)
+            missing = read(state.l1[owner], line, sectors)
+            held = state.l1[owner].lines[state.l1[owner].newest]
+            coming = sectors & ~missing & coming_at(held, owner, moment)
             counts.l1_hits += count_bits(sectors & ~missing)
+            counts.joined += count_bits(coming)
+            counts.joined_memory += count_bits(coming & held.remote)
             sectors = missing
             if sectors == 0:
                 continue
         if kind == ATOMIC:
             home = home_of(state, line)
-            counts.atomic_misses += count_bits(fetch(state, counts, home, line, sectors))
+            counts.atomic_misses += count_bits(
+                fetch(state, counts, home, line, sectors, owner, moment)
+            )
             home.lines[home.newest].dirty |= sectors
             continue
-        near = state.l2[state.owners[access] % state.partitions]
+        near = state.l2[owner % state.partitions]
         count_readers(state, counts, use(near, line), sectors, state.times[access])
         absent = sectors & ~use(near, line).valid
         counts.l2_misses += count_bits(absent)
+        waiting = sectors & ~absent & coming_at(use(near, line), owner, moment)
+        read_now = 0
         if absent:
             home = home_of(state, line)
-            counts.memory_reads += count_bits(fetch(state, counts, home, line, absent))
+            waiting |= absent & coming_at(use(home, line), owner, moment)
+            read_now = fetch(state, counts, home, line, absent, owner, moment)
+            waiting &= ~read_now
+            counts.memory_reads += count_bits(read_now)
             read(near, line, sectors)
+            ask(use(near, line), read_now | waiting, read_now | waiting, owner, moment)
+        counts.l2_joined_memory += count_bits(waiting)
+        if kind == LOAD:
+            held = state.l1[owner].lines[state.l1[owner].newest]
+            ask(held, sectors, read_now | waiting, owner, moment)
     return 0
+
+
+@compiled
+def coming_at(place: Line, owner: int, moment: int) -> int:
+    """The sectors of a line that a multiprocessor has asked for at this time."""
+    coming = 0
+    if place.asked == moment and place.asker == owner:
+        coming = place.coming
+    return coming
+
+
+@compiled
+def ask(place: Line, sectors: int, remote: int, owner: int, moment: int) -> None:
+    """Note that a multiprocessor asks for sectors of a line, some of which come from memory."""
+    if place.asked != moment or place.asker != owner:
+        place.asked, place.asker, place.coming, place.remote = moment, owner, 0, 0
+    place.coming |= sectors
+    place.remote |= remote
 
 
 @compiled
@@ -200,7 +244,9 @@ def home_of(state: Replay, line: int) -> Cache:
 
 
 @compiled
-def fetch(state: Replay, counts: Counts, home: Cache, line: int, sectors: int) -> int:
+def fetch(
+    state: Replay, counts: Counts, home: Cache, line: int, sectors: int, owner: int, moment: int
+) -> int:
     """Read sectors from the partition in front of their memory: those that it did not hold."""
     missing = read(home, line, sectors)
     place = home.lines[home.newest]
@@ -209,6 +255,7 @@ def fetch(state: Replay, counts: Counts, home: Cache, line: int, sectors: int) -
         if missing & bits << unit:
             counts.fetches += 1
             place.valid |= bits << unit
+            ask(place, bits << unit, bits << unit, owner, moment)
         unit += state.fetched_sectors
     return missing
 
@@ -251,6 +298,7 @@ def use(cache: Cache, line: int) -> Line:
         drop(cache, number)
     place = cache.lines[number]
     place.number, place.valid, place.dirty, place.time, place.readers = line, 0, 0, -1, 0
+    place.asked, place.coming = -1, 0
     place.chained = cache.heads[head]
     cache.heads[head] = number
     link(cache, number)

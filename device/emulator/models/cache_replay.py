@@ -75,6 +75,11 @@ class InstructionTraffic:
         memory_reads: Those among them that no partition held.
         atomic_misses: Those of atomics that the L2 did not hold.
         fetches: Accesses to DRAM, each of `CacheGeometry.dram_access_bytes`.
+        joined: Those among `l1_hits` that come only now, since a read of the same multiprocessor at
+            the same time has asked for them.
+        joined_memory: Those among them that come from DRAM.
+        l2_joined_memory: Those that reads of the L2 wait for which did not ask DRAM for them, since
+            another read of the same multiprocessor did at the same time.
     """
 
     accesses: IntArray
@@ -85,6 +90,9 @@ class InstructionTraffic:
     memory_reads: IntArray
     atomic_misses: IntArray
     fetches: IntArray
+    joined: IntArray
+    joined_memory: IntArray
+    l2_joined_memory: IntArray
 
 
 @dataclass(frozen=True)
@@ -173,6 +181,7 @@ def replay_accesses(
         "indices": index.astype(np.int32),
         "owners": owner.astype(np.int32),
         "order": order,
+        "moments": times,
         "times": np.where(is_later, never, times),
         "read_by": read_by,
         "kinds": np.array(2 * [_kind(step, bool(geometry.l1_bytes)) for step in steps], np.int32),

@@ -20,6 +20,11 @@ GATHER = """extern "C" __global__ void k(const int *index, const float *x, float
     y[i] = x[index[i]];
 }
 """
+SHARED_ROW = """extern "C" __global__ void k(const float *x, float *y)
+{
+    y[blockIdx.x * 256 + threadIdx.x] = x[blockIdx.x * 32 + threadIdx.x % 32];
+}
+"""
 COPY = """extern "C" __global__ void k(const char *x, float *y)
 {
     __shared__ __align__(128) char tile[64 * ROW];
@@ -95,3 +100,19 @@ def test_a_copy_to_shared_memory_is_one_access(
     assert (access.lines, access.sectors) == (8, sectors)
     assert access.passes == wavefronts
     assert access.missed == 1
+
+
+def test_warps_wait_for_what_another_one_has_asked_for() -> None:
+    """The 8 warps of a block read one line at once: one of them moves it."""
+    blocks = 132
+    launch = launches.launch_of(
+        SHARED_ROW,
+        Buffer("x", (blocks * 32,), "float32", "in"),
+        Buffer("y", (blocks * THREADS,), "float32", "out"),
+        blocks=blocks,
+        threads=THREADS,
+    )
+    access = access_of(profile_of(launch), "LDG")
+    assert access.missed == pytest.approx(1 / 8)
+    assert access.dram == 1
+    assert (access.joined, access.joined_dram) == (1, 1)

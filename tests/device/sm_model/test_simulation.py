@@ -137,6 +137,46 @@ def test_what_dram_reads_is_written_into_the_l2_like_stores() -> None:
     assert bytes_per_clock(stored=True) == pytest.approx(4, rel=0.02)
 
 
+def test_a_line_on_its_way_is_waited_for_but_not_moved_again() -> None:
+    def clocks(**fields: float) -> float:
+        steps = empty_steps(2)
+        load(steps, 0, latency=20, **fields)
+        rates = Rates(
+            dram_byte_clocks=10.0,
+            l2_latencies=np.array([300.0]),
+            dram_latencies=np.array([700.0]),
+        )
+        return simulate(steps, (0, 2), rates=rates).clocks
+
+    in_l1 = clocks(missed=0)
+    assert clocks(missed=0, joined=1) == in_l1 + 280
+    assert clocks(missed=0, joined=1, joined_dram=1) == in_l1 + 680
+    assert clocks(missed=1, l2_joined_dram=1) == in_l1 + 680
+    assert clocks(missed=1, dram=1) == in_l1 + 680 + 4 * 32 * 10
+
+
+def test_neighbours_have_one_latency() -> None:
+    def clocks(*, whole: bool) -> float:
+        steps = empty_steps(2)
+        load(steps, 0, lines=4, sectors=16, missed=1, dram=1, whole=whole)
+        rates = Rates(dram_latencies=np.arange(1001.0))
+        return simulate(steps, *[(0, 2)] * 2000, warps=2, rates=rates).clocks / 2000
+
+    # The slowest of four latencies between 0 and 1000 takes 800 clocks, and one of them 500. Both
+    # warps read the same neighbourhood.
+    assert clocks(whole=False) == pytest.approx(800, rel=0.05)
+    assert clocks(whole=True) == pytest.approx(500, rel=0.05)
+
+
+def test_a_wide_product_keeps_all_warps_from_issuing() -> None:
+    steps = empty_steps(2)
+    steps["unit"], steps[1]["unit"] = int(Unit.ALU), int(Unit.FMA_LITE)
+    assert simulate(steps, *[(0, 2)] * 100, warps=8).clocks == pytest.approx(2 * 2 * 100, rel=0.02)
+    steps[0]["dispatch"] = 2
+    assert simulate(steps, *[(0, 2)] * 100, warps=8).clocks == pytest.approx(2 * 4 * 100, rel=0.02)
+    assert stalls_of(steps, 1)[Stall.DISPATCH_STALL] > 0
+
+
 def test_stores_have_a_port_of_their_own() -> None:
     def clocks(kinds: list[Kind]) -> float:
         steps = empty_steps(2)
