@@ -87,7 +87,7 @@ class Parameter:
         """Check a value and return it; return the default for None.
 
         Args:
-            value: A word, or a number as the launch options of user kernels take it: `4M`, `2**20`.
+            value: A word, where `True` and `False` are `yes` and `no`; or a number as the launch options of user kernels take it: `4M`, `2**20`.
 
         Raises:
             UsageError: The value is not one of the words, or not a whole number in the range.
@@ -96,6 +96,8 @@ class Parameter:
             return self.default
         name = self.option.removeprefix("--")
         if self.choices:
+            if isinstance(value, bool) and set(self.choices) == {"no", "yes"}:
+                value = "yes" if value else "no"
             if value not in self.choices:
                 raise UsageError(f"{name} must be {self.range_label}, got {str(value)!r}")
             return str(value)

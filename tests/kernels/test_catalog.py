@@ -1,6 +1,7 @@
 """The catalog: launch geometry, the float64 reference, and refused parameters."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,6 +109,12 @@ def test_numbers_are_written_as_in_launch_options(text: str, number: int) -> Non
     launch = prepare("aligned", n=text)
     assert dict(launch.parameters)["n"] == number
     assert launch.outputs[0].shape == (number,)
+
+
+@pytest.mark.parametrize(("value", "word"), [(True, "yes"), (False, "no"), ("yes", "yes")])
+def test_python_says_yes_and_no_by_true_and_false(value: Any, word: str) -> None:
+    launch = prepare("attention-tiled", tokens=64, heads=1, causal=value)
+    assert dict(launch.parameters)["causal"] == word
 
 
 def test_recorded_parameters_give_the_same_launch_again() -> None:
