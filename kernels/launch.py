@@ -345,12 +345,14 @@ class TensorBox:
     kernel are in the opposite order.
 
     Attributes:
-        extents: Elements of the tensor that the box spans in each dimension; where there are
-            `corners`, the pixels and the channels of a copy.
+        extents: Elements of the tensor that the box spans in each dimension, with interleave
+            slices; where there are `corners`, the pixels and the channels of a copy.
         steps: Of so many elements along each dimension, one is copied; empty for all.
         swizzle_bytes: Within spans of 32, 64 or 128 bytes of shared memory, pieces of 16 bytes are
             exchanged; 0 for none.
-        interleave_bytes: Channels lie in slices of 16 or 32 bytes (NC/8HWC8); 0 for none.
+        interleave_bytes: Channels lie in slices of 16 or 32 bytes, and a slice is what the map's
+            extents, strides and coordinates count: NC/8HWC8 has the dimensions N, C/8, H and W; 0
+            for none.
         promotion_bytes: What the L2 fetches at least, 64, 128 or 256; 0 for no more than needed.
         fill: What elements outside the tensor read as.
         corners: In the mode im2col, the lower and the upper corner of the pixels that are visited,
@@ -382,7 +384,7 @@ class TensorMap:
         name: The parameter's name in the kernel's source.
         array: The array in global memory, or that of another argument.
         dtype: NumPy's name of the tensor's element type.
-        shape: The tensor's extents, the slowest dimension first.
+        shape: The tensor's extents, the slowest dimension first; with interleave, in slices.
         box: What a copy moves.
         strides_bytes: The bytes from an element to the next along each dimension but the last;
             empty where nothing lies between the elements.
@@ -404,12 +406,35 @@ class TensorMap:
         return dtype_bytes(self.dtype)
 
     @property
+    def unit_bytes(self) -> int:
+        """Bytes of what a coordinate counts: an element, with interleave a slice of channels."""
+        return self.box.interleave_bytes or self.element_bytes
+
+    @property
     def pitches_bytes(self) -> tuple[int, ...]:
-        """The bytes from an element to the next along each dimension but the last."""
+        """The bytes from an element or slice to the next along each dimension but the last."""
         if self.strides_bytes:
             return self.strides_bytes
         inner = (prod(self.shape[number:]) for number in range(1, len(self.shape)))
-        return tuple(elements * self.element_bytes for elements in inner)
+        return tuple(units * self.unit_bytes for units in inner)
+
+    @property
+    def copied(self) -> tuple[int, ...]:
+        """The elements or slices of a copy along each dimension; of im2col, pixels and channels.
+
+        With interleave, it has one slice of each pixel, whatever the box says (an NVIDIA H200).
+        """
+        box, slices = self.box, self.box.interleave_bytes > 0
+        if box.corners is not None:
+            pixels, channels = box.extents
+            return pixels, 1 if slices else channels
+        extents = box.extents if not slices else (box.extents[0], 1, *box.extents[2:])
+        return tuple(-(-each // box.step(axis)) for axis, each in enumerate(extents))
+
+    @property
+    def box_bytes(self) -> int:
+        """Bytes that a copy moves."""
+        return prod(self.copied) * self.unit_bytes
 
     @property
     def members(self) -> tuple[tuple[int, Member], ...]:

@@ -42,7 +42,7 @@ MAX_BOX_EXTENT = 256
 MAX_STEP = 8
 MAX_PIXELS = 1024
 PIECE_BYTES = 16
-"""Strides, and where channels are not interleaved the rows of a box, are multiples of it."""
+"""Strides and the rows of a box, counted in elements, are multiples of it."""
 MAX_BOX_BYTES = 227 << 10
 """Of a box: the most shared memory of a block (CUDA C++ Programming Guide, compute capability 9.0).
 The driver takes 128 KiB and refuses 256 KiB."""
@@ -132,10 +132,7 @@ def _check_place(item: TensorMap, array_bytes: int, start_bytes: int, label: str
         (extent - 1) * stride
         for extent, stride in zip(item.shape, item.pitches_bytes, strict=False)
     )
-    row_bytes = item.shape[-1] * item.element_bytes
-    if item.box.interleave_bytes:  # elements of a slice lie together in each dimension's pixel
-        row_bytes = item.box.interleave_bytes
-    needed = start_bytes + last + row_bytes
+    needed = start_bytes + last + item.shape[-1] * item.unit_bytes
     if needed > array_bytes:
         raise UsageError(
             f"{label}: the tensor needs {needed} bytes, and its array has {array_bytes}: use "
@@ -193,7 +190,8 @@ def _check_im2col(
                 f"{label}: {word}[{_listed(corner)}]: give {count} numbers from {-half} to "
                 f"{half - 1}, for the dimensions between the images and the channels"
             )
-    for extent, low, high in zip(item.shape[1:-1], *corners, strict=True):
+    pixels_at = slice(2, None) if box.interleave_bytes else slice(1, -1)
+    for extent, low, high in zip(item.shape[pixels_at], *corners, strict=True):
         if extent + high - low < 1:
             raise UsageError(
                 f"{label}: between lower[{_listed(corners[0])}] and upper[{_listed(corners[1])}] "
@@ -209,7 +207,8 @@ def _check_rows(item: TensorMap, label: str) -> None:
         raise UsageError(f"{label}: interleave32 needs swizzle32: add it")
     steps = box.steps if box.corners is None else ()
     copied = (-(-extent // step) for extent, step in zip(box.extents, steps, strict=False))
-    box_bytes = prod(copied if steps else box.extents) * item.element_bytes
+    counted_bytes = prod(copied if steps else box.extents) * item.element_bytes
+    box_bytes = max(item.box_bytes, counted_bytes)  # the driver counts elements in place of slices
     if box_bytes > MAX_BOX_BYTES:
         raise UsageError(
             f"{label}: box[{_listed(box.extents)}] has {box_bytes} bytes, and a block has at most "
@@ -220,6 +219,7 @@ def _check_rows(item: TensorMap, label: str) -> None:
             f"{label}: a row of box[{_listed(box.extents)}] has {row_bytes} bytes, and it must "
             f"have a multiple of {PIECE_BYTES}: use a multiple of "
             f"{ceil(PIECE_BYTES / item.element_bytes)} elements of {item.dtype}"
+            + (", which count slices here" if box.interleave_bytes else "")
         )
     if box.interleave_bytes:
         return

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from memlab.device.emulator.isa.asynchronous.tensor_copies import MapFields
 from memlab.kernels.launch import TensorMap
 from memlab.kernels.tensor_maps import DTYPES
@@ -17,18 +15,16 @@ def encode(item: TensorMap, address: int) -> bytes:
     box = item.box
     spans = box.extents[::-1]
     steps = box.steps[::-1] or (1,) * len(item.shape)
-    copied = spans
-    if box.corners is None:
-        copied = tuple(-(-span // step) for span, step in zip(spans, steps, strict=True))
-    row_bytes = copied[0] * item.element_bytes
+    row_bytes = item.copied[-1] * item.unit_bytes
+    gap_bytes = 0 if box.interleave_bytes else box.swizzle_bytes
     fields = MapFields(
         address=address,
-        strides=(item.element_bytes, *item.pitches_bytes[::-1]),
+        strides=(item.unit_bytes, *item.pitches_bytes[::-1]),
         extents=item.shape[::-1],
         spans=spans,
         steps=steps,
-        box_bytes=prod(copied) * item.element_bytes,
-        shared_bytes=prod(copied[1:]) * max(row_bytes, box.swizzle_bytes),
+        box_bytes=item.box_bytes,
+        shared_bytes=item.box_bytes // row_bytes * max(row_bytes, gap_bytes),
         swizzle_pieces=max(box.swizzle_bytes // _PIECE_BYTES, 1),
         interleave=box.interleave_bytes // _PIECE_BYTES,
         fills_nan=box.fill == "nan",

@@ -441,7 +441,7 @@ def _tensor_map(
     array = KernelParameter(name, "pointer", dtype, "", 8, dtype_bytes(NUMPY_DTYPES[dtype]))
     fill = "" if role == "out" else _fill(array, allocation, text.count, around)
     prefix = "" if role == "in" else f"{role}:"
-    return f"{TENSOR_MAP}={prefix}{dtype}{text.extents}{text.options}{fill}"
+    return f"{TENSOR_MAP}={prefix}{dtype}{text.array_extents}{text.options}{fill}"
 
 
 def _member(value: Value, path: str) -> Value | None:

@@ -40,12 +40,15 @@ class MapText:
     Attributes:
         dtype: The type of an element, in memlab's short names.
         extents: The extents of the tensor, the slowest dimension first.
+        array_extents: Those of an array that holds nothing else; with interleave, the elements of a
+            slice are its last dimension.
         options: What follows them, such as `:box[128,64]:swizzle128`.
         count: The number of its elements; None if there is no formula.
     """
 
     dtype: str
     extents: str
+    array_extents: str
     options: str
     count: Formula | None
 
@@ -73,19 +76,37 @@ def write_map(value: EncodedMap, written: Callable[[Value], str | None]) -> MapT
         raise UntoldMap("whose element type the host code does not tell")
     extents = listed("extents", value.extents)
     options = f":box{listed('box', value.box)}"
-    if not _is_dense(value, dtype_bytes(NUMPY_DTYPES[dtype])):
+    element_bytes = dtype_bytes(NUMPY_DTYPES[dtype])
+    interleave = INTERLEAVES[_place(value.options[0], _WORDS[0])]
+    slice_elements = interleave // element_bytes
+    if not _is_dense(value, interleave or element_bytes):
         options += f":strides{listed('strides', value.strides)}"
     if any(_whole(step) != 1 for step in value.steps):
         options += f":step{listed('element strides', value.steps)}"
     for word, corner in zip(("lower", "upper"), value.corners or (), strict=False):
         options += f":{word}{listed('corners', corner)}"
-    for (word, names), given in zip(_WORDS, value.options, strict=True):
-        place = _whole(given)
-        if place is None or not 0 <= place < len(names):
-            raise UntoldMap(f"whose {word or 'fill'} the host code does not tell")
-        options += f":{word}{names[place]}" if place else ""
+    for words, given in zip(_WORDS, value.options, strict=True):
+        place = _place(given, words)
+        options += f":{words[0]}{words[1][place]}" if place else ""
     options += f":{conversion}" if conversion else ""
-    return MapText(dtype, extents, options, _product(value.extents))
+    array_extents, count = extents, _product(value.extents)
+    if slice_elements:
+        array_extents = f"{extents[:-1]},{slice_elements}]"
+        count = None if count is None else count * number(slice_elements)
+    return MapText(dtype, extents, array_extents, options, count)
+
+
+def _place(given: Value, words: tuple[str, tuple[str, ...]]) -> int:
+    """The number of an option in CUDA.
+
+    Raises:
+        UntoldMap: It is not known.
+    """
+    word, names = words
+    place = _whole(given)
+    if place is None or not 0 <= place < len(names):
+        raise UntoldMap(f"whose {word or 'fill'} the host code does not tell")
+    return place
 
 
 def _whole(value: Value) -> int | None:
@@ -103,11 +124,11 @@ def _product(values: Sequence[Value]) -> Formula | None:
     return product
 
 
-def _is_dense(value: EncodedMap, element_bytes: int) -> bool:
-    """Whether nothing lies between the elements of a tensor."""
+def _is_dense(value: EncodedMap, unit_bytes: int) -> bool:
+    """Whether nothing lies between the elements of a tensor, or the slices."""
     for dimension, stride in enumerate(value.strides, 1):
         elements = _product(value.extents[:dimension])
-        dense = None if elements is None else elements * number(element_bytes)
+        dense = None if elements is None else elements * number(unit_bytes)
         if dense is None or formula_of(stride) != dense:
             return False
     return True

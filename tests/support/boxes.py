@@ -29,6 +29,7 @@ class Box:
         extents: The elements that the box spans.
         at: The coordinates of its first element.
         offset: Where it lies in shared memory, bytes.
+        interleave: The bytes of a slice of channels, which then is what all these count.
     """
 
     dtype: str
@@ -40,6 +41,8 @@ class Box:
     fill: str = "zeros"
     offset: int = 0
     padding: int = 0  # bytes behind each row
+    interleave: int = 0
+    pitches: tuple[int, ...] = ()  # in place of the strides of rows with padding
 
     @property
     def width(self) -> int:
@@ -47,39 +50,51 @@ class Box:
         return np.dtype(getattr(ml_dtypes, self.dtype, self.dtype)).itemsize
 
     @property
+    def unit(self) -> int:
+        """Bytes of what a coordinate counts."""
+        return self.interleave or self.width
+
+    @property
     def strides(self) -> tuple[int, ...]:
         """Bytes from an element to the next along each dimension but the last."""
-        row = self.shape[-1] * self.width + self.padding
-        return tuple(row * prod(self.shape[n:-1]) for n in range(1, len(self.shape)))
+        row = self.shape[-1] * self.unit + self.padding
+        rows = tuple(row * prod(self.shape[n:-1]) for n in range(1, len(self.shape)))
+        return self.pitches or rows
 
     @property
     def tensor_bytes(self) -> int:
         """The bytes of the whole tensor."""
-        return prod(self.shape[:-1]) * (self.shape[-1] * self.width + self.padding)
+        extents = zip(self.shape, (*self.strides, self.unit), strict=True)
+        return sum((extent - 1) * stride for extent, stride in extents) + self.unit + self.padding
 
     @property
     def copied(self) -> tuple[int, ...]:
-        """Elements that are copied along each dimension."""
+        """Elements that are copied along each dimension; of interleaved channels, one slice."""
         steps = self.steps or (1,) * len(self.shape)
-        return tuple(-(-e // step) for e, step in zip(self.extents, steps, strict=True))
+        counts = [-(-e // step) for e, step in zip(self.extents, steps, strict=True)]
+        if self.interleave:
+            counts[1] = 1
+        return tuple(counts)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the box in shared memory."""
-        return prod(self.copied) * self.width
+        return prod(self.copied) * self.unit
 
     def places(self) -> Iterator[tuple[int, int | None]]:
         """For each element, its place in shared memory, and in the tensor if it lies there."""
-        steps, strides = self.steps or (1,) * len(self.shape), (*self.strides, self.width)
-        row = self.copied[-1]
-        pitch = max(row * self.width, self.swizzle)
+        steps, strides = self.steps or (1,) * len(self.shape), (*self.strides, self.unit)
+        row, pieces = self.copied[-1] * self.unit, max(self.swizzle // 16, 1)
+        pitch = row if self.interleave else max(row, self.swizzle)
         for number, index in enumerate(product(*map(range, self.copied))):
-            linear = self.offset + number // row * pitch + number % row * self.width
-            pieces = max(self.swizzle // 16, 1)
-            place = linear ^ ((linear >> 7) % pieces) << 4
+            first, behind = divmod(number * self.unit, row)
             where = [a + i * s for a, i, s in zip(self.at, index, steps, strict=True)]
             inside = all(0 <= w < extent for w, extent in zip(where, self.shape, strict=True))
-            yield place, sum(w * s for w, s in zip(where, strides, strict=True)) if inside else None
+            source = sum(w * s for w, s in zip(where, strides, strict=True))
+            for part in range(0, self.unit, self.width):
+                linear = self.offset + first * pitch + behind + part
+                place = linear ^ ((linear >> 7) % pieces) << 4
+                yield place, source + part if inside else None
 
     def loaded(self, tensor: NDArray[np.uint8], shared: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Shared memory after a load."""
@@ -93,7 +108,7 @@ class Box:
     def stored(self, tensor: NDArray[np.uint8], shared: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """The tensor after a store; with a swizzle, pieces of 16 bytes are written as a whole."""
         result, whole = tensor.copy(), self
-        if self.swizzle:
+        if self.swizzle and not self.interleave:
             inner = -(-self.shape[-1] * self.width // 16) * 16
             behind = inner - self.shape[-1] * self.width
             shape = (*self.shape[:-1], inner // self.width)
@@ -112,6 +127,7 @@ class Box:
             "strides": self.strides or None,
             "step": self.steps or None,
             "swizzle": self.swizzle,
+            "interleave": self.interleave,
             "fill": self.fill,
         }
 
@@ -235,6 +251,7 @@ class Im2colBox:
         """What `memlab.tensor_map` takes besides the array."""
         return {
             "box": self.extents,
+            "shape": self.shape,
             "step": self.steps or None,
             "swizzle": self.swizzle,
             "lower": self.lower,
@@ -274,4 +291,29 @@ def random_pixels(rng: np.random.Generator) -> Im2colBox:
         tuple(int(rng.integers(0, 3)) for _ in range(count)),
         steps if rng.random() < 0.5 else (),
         swizzle,
+    )
+
+
+def random_interleaved_box(rng: np.random.Generator) -> Box:
+    """A box of slices of interleaved channels, which may lie partly outside its tensor."""
+    dtype = str(rng.choice(["uint8", "float16", "int32", "float64"]))
+    width = np.dtype(dtype).itemsize
+    rank, interleave = int(rng.integers(3, 6)), int(rng.choice([16, 32]))
+    row = 16 // width * int(rng.integers(1, 4))
+    extents = (*(int(rng.integers(1, 4)) for _ in range(rank - 1)), row)
+    shape = tuple(int(rng.integers(1, 2 * extent + 2)) for extent in extents)
+    at = [int(rng.integers(-extent, size + 1)) for extent, size in zip(extents, shape, strict=True)]
+    if rng.random() < 0.6:
+        at[1] = int(rng.integers(0, shape[1]))  # one slice of each pixel is copied
+    return Box(
+        dtype,
+        shape,
+        extents,
+        tuple(at),
+        32 if interleave == 32 else int(rng.choice([0, 32, 64, 128])),
+        tuple(int(rng.integers(1, 3)) for _ in extents),
+        "nan" if "float" in dtype and rng.random() < 0.3 else "zeros",
+        128 * int(rng.integers(0, 8)),
+        32 * int(rng.integers(0, 3)),
+        interleave,
     )

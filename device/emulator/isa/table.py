@@ -439,8 +439,8 @@ pattern = f"tensormap.replace.tile.{{{','.join(tensor_copies.REPLACED)}}}{{,.glo
 op(f"{pattern}{{.b32,.b64}}", choosing=tensor_copies.expand_replace, kind="macro")
 pattern = "tensormap.cp_fenceproxy.global.shared.tensormap::generic.sync"
 op(pattern, "", tensor_copies.expand_copy, kind="macro")
-for what in ("box", "shared"):
-    op(f"tensor.sizes.{what}", "u64 " * 8 + "-> u64", partial(tensor_copies.sizes, what))
+for what in ("unit", "box", "shared"):
+    op(f"tensor.sizes.{what}", "u64 " * 7 + "-> u64", partial(tensor_copies.sizes, what))
 more: dict[str, Any]
 for space in ("", ".global", ".shared"):
     more = {"space": space[1:] or "generic", "counted": False, "view": view}

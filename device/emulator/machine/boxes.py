@@ -77,11 +77,16 @@ def _map_words(address: int, segments: Mapping[str, Segment]) -> list[int] | Non
 def _rows(words: list[int], first: int, end: int) -> tuple[Lanes, int]:
     """The rows inside the tensor of a tile; those that follow one another are one range."""
     layout, width = words[tensors.LAYOUT], words[tensors.STRIDES]
-    before, inside = first & _SPAN, end & _SPAN
+    rank, slices = layout >> tensors.LAYOUT_RANK & 7, layout >> tensors.LAYOUT_INTERLEAVE & 3
+    before, inside, innermost = first & _SPAN, end & _SPAN, 1
     rows, size = np.array([before * width]), (inside - before) * width
-    for axis in range(1, layout >> tensors.LAYOUT_RANK & 7):
+    if slices and words[tensors.STEPS] & 0xFF > 1:  # each slice is a row
+        rows, size, innermost = np.array([0]), width, 0
+    for axis in range(innermost, rank):
         shift, step = tensors.SPAN_BITS * axis, words[tensors.STEPS] >> 8 * axis & 0xFF
         low, high = first >> shift & _SPAN, end >> shift & _SPAN
+        if slices and axis == rank - 2:  # a copy takes one slice of each pixel
+            low, high, step = min(low, 1), min(high, 1), 1
         numbers = np.arange(-(-low // step), -(-high // step)) * step
         stride = words[tensors.STRIDES + axis]
         if len(rows) == 1 and len(numbers) and step == 1 and stride == size:

@@ -294,10 +294,14 @@ def tensor_map(argument: TensorMapSpecification, name: str) -> TensorMap:
     else:
         given = argument.array
         dtype = NUMPY_DTYPES[given.dtype]
-        shape = given.shape
-        if argument.strides_bytes and not isinstance(given.fill, NpyFile | InMemoryArray):
-            extents = extents or shape
-            shape = _padded(shape, argument.strides_bytes, dtype_bytes(dtype))
+        shape, interleave = given.shape, argument.box.interleave_bytes
+        is_new = not isinstance(given.fill, NpyFile | InMemoryArray)
+        if is_new and shape and not extents:
+            extents = _mapped_shape(shape, dtype, interleave, f"the tensor map {name}")
+            slice_shape = shape[len(extents) :]
+            if argument.strides_bytes:
+                unit_bytes = interleave or dtype_bytes(dtype)
+                shape = (*_padded(extents, argument.strides_bytes, unit_bytes), *slice_shape)
         array = Buffer(name, shape, dtype, given.role, given.fill)
     return TensorMap(
         name,
@@ -311,12 +315,12 @@ def tensor_map(argument: TensorMapSpecification, name: str) -> TensorMap:
 
 
 def _padded(
-    shape: tuple[int, ...], strides_bytes: tuple[int, ...], element_bytes: int
+    shape: tuple[int, ...], strides_bytes: tuple[int, ...], unit_bytes: int
 ) -> tuple[int, ...]:
     """The shape of an array that holds a tensor whose rows have gaps; the same without any."""
-    pitches = (*strides_bytes, element_bytes)
+    pitches = (*strides_bytes, unit_bytes)
     last = sum((extent - 1) * pitch for extent, pitch in zip(shape, pitches, strict=False))
-    elements = last // element_bytes + 1
+    elements = last // unit_bytes + 1
     if elements <= prod(shape) or len(pitches) != len(shape) or min(pitches) < 1:
         return shape
     padded = (shape[0], *(outer // inner for outer, inner in pairwise(pitches)))
@@ -337,8 +341,30 @@ def with_array(item: AnyMap, pointer: Buffer | ArrayAlias, arrays: Mapping[str, 
         UsageError: The driver refuses such a map, or the tensor does not fit its array.
     """
     array = arrays[pointer.array if isinstance(pointer, ArrayAlias) else pointer.name]
-    dtype, shape = item.dtype or array.dtype, item.shape or array.shape
-    whole = replace(item, array=pointer, dtype=dtype, shape=shape)
     label = f"the tensor map {item.name}"
+    dtype = item.dtype or array.dtype
+    shape = item.shape or _mapped_shape(array.shape, dtype, item.box.interleave_bytes, label)
+    whole = replace(item, array=pointer, dtype=dtype, shape=shape)
     check_tensor_map(whole, array.nbytes, pointer.offset_bytes, label)
     return whole
+
+
+def _mapped_shape(
+    shape: tuple[int, ...], dtype: str, interleave_bytes: int, label: str
+) -> tuple[int, ...]:
+    """The extents of a map that are those of its array: with interleave, of slices.
+
+    Raises:
+        UsageError: The elements of the array's last dimension are no slice.
+    """
+    if not interleave_bytes:
+        return shape
+    count = interleave_bytes // dtype_bytes(dtype)
+    if shape[-1] != count:
+        listed = ",".join(map(str, shape))
+        raise UsageError(
+            f"{label}: with interleave{interleave_bytes}, the last dimension of the array is a "
+            f"slice of {count} elements of {dtype}, got [{listed}]: write [...,{count}], or after "
+            "@NAME the extents in slices"
+        )
+    return shape[:-1]

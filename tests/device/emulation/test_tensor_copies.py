@@ -6,10 +6,8 @@ import csv
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import memlab
 from memlab.device.compiler.compile import compile_launch
@@ -18,49 +16,9 @@ from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.machine.memory import KernelFault
 from memlab.errors import MemlabWarning, UsageError
 from memlab.kernels.launch import Buffer, Launch, TensorBox, TensorMap
-from tests.support.boxes import SHARED_BYTES, SOURCE, Box, Im2colBox, random_box, random_pixels
+from tests.support.box_runs import WORDS, element_type, load, load_pixels, run, store
+from tests.support.boxes import SHARED_BYTES, SOURCE, Box, random_box, random_pixels
 from tests.support.paths import DATA
-
-WORDS = SHARED_BYTES // 4
-
-
-def element_type(name: str) -> np.dtype[Any]:
-    return np.dtype(getattr(ml_dtypes, name, name))
-
-
-def run(
-    kernel: str, box: Box | Im2colBox, *arguments: Any, defines: tuple[str, ...] = ()
-) -> memlab.Run:
-    """Execute a kernel of `boxes.cu` on the emulated device."""
-    return memlab.run(
-        f"{SOURCE}:{kernel}",
-        grid=1,
-        block=32,
-        args=[*arguments, WORDS],
-        defines=[f"RANK={len(box.shape)}", *defines],
-        shared=SHARED_BYTES,
-        device="h200",
-    )
-
-
-def load(box: Box, tensor: NDArray[np.uint8], initial: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """Shared memory after a load."""
-    item = memlab.tensor_map(tensor.view(element_type(box.dtype)), **box.arguments())
-    result = run("load", box, item, box.numbers(), initial, memlab.out(WORDS + 1, "u32"))
-    out = np.asarray(result.outputs["out"])
-    assert out[WORDS] == 1  # all bytes of the box are complete, also of what lies outside
-    return out[:WORDS].view(np.uint8)
-
-
-def store(
-    box: Box, tensor: NDArray[np.uint8], initial: NDArray[np.uint32], operation: str = ""
-) -> NDArray[np.uint8]:
-    """The tensor after a store, or a reduction."""
-    values = tensor.view(element_type(box.dtype))
-    item = memlab.tensor_map(values, role="inout", **box.arguments())
-    defines = (f'REDUCE="{operation}"',) if operation else ()
-    result = run("store", box, item, box.numbers(), initial, defines=defines)
-    return np.asarray(result.outputs["map"]).view(np.uint8)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -148,21 +106,9 @@ def test_pixels_of_im2col_are_those_of_numpy(seed: int) -> None:
     box = random_pixels(rng)
     tensor = rng.integers(0, 256, box.tensor_bytes, np.uint8)
     initial = rng.integers(0, 2**32, WORDS, np.uint32)
-    item = memlab.tensor_map(tensor.view(np.float16).reshape(box.shape), **box.arguments())
-    offsets = ", ".join(f"%{8 + number}" for number in range(len(box.shape) - 2))
-    result = run(
-        "load",
-        box,
-        item,
-        box.numbers(),
-        initial,
-        memlab.out(WORDS + 1, "u32"),
-        defines=('MODE="im2col"', f'OFFSETS=", {{{offsets}}}"'),
-    )
-    out = np.asarray(result.outputs["out"])
-    assert out[WORDS] == 1
+    got = load_pixels(box, tensor, initial)
     expected = box.loaded(tensor, initial.view(np.uint8))
-    np.testing.assert_array_equal(out[:WORDS].view(np.uint8), expected)
+    np.testing.assert_array_equal(got, expected)
 
 
 def test_loads_round_to_the_precision_of_tensor_cores() -> None:

@@ -126,6 +126,27 @@ def test_options_are_those_of_the_call(body: str, text: str) -> None:
     assert proposed(f"{body} k<<<1, 32>>>(m);").args == (f"tensormap=f32[64,128]:box[8,32]{text}",)
 
 
+@pytest.mark.parametrize(("more", "strides"), [(0, ""), (256, ":strides[8448,2304,256]")])
+def test_interleaved_maps_have_arrays_of_slices(more: int, strides: str) -> None:
+    dims = "cuuint64_t d[] = {16, 8, 4, 4}"
+    body = (
+        f"{dims}, s[] = {{256, {2048 + more}, {8192 + more}}};"
+        "cuuint32_t b[] = {8, 4, 1, 1}, e[] = {1, 1, 1, 1};"
+        + encoded(
+            rank="4",
+            dims="d",
+            strides="s",
+            box="b",
+            ones="e",
+            interleave="CU_TENSOR_MAP_INTERLEAVE_16B",
+        )
+        + "k<<<1, 32>>>(m);"
+    )
+    launch = proposed(body)
+    assert launch.args == (f"tensormap=f32[4,4,8,16,4]:box[1,1,4,8]{strides}:interleave16",)
+    assert launch.gaps == {}
+
+
 def test_im2col_gives_the_corners() -> None:
     body = (
         "cuuint64_t d[4] = {16, 20, 10, 3}, s[3] = {64, 1280, 12800}; int lower[2] = {-1, -2},"

@@ -1,7 +1,8 @@
 """The runtime's tensor copies: finds, checks, counts and moves the boxes of tensors.
 
 A box is a sequence of rows, each a range of global memory. The rows of a box lie one behind the
-other in shared memory, in pieces of 16 bytes, which a swizzle exchanges by their address.
+other in shared memory, in pieces of 16 bytes, which a swizzle exchanges by their address. With
+interleave and a step along the first dimension, each slice is a row.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ _LOAD, _STORE = map(SITE_KINDS.index, ("load", "store"))
 _SECTOR_SHIFT = SECTOR_BYTES.bit_length() - 1
 _DIMENSIONS = tensors.DIMENSIONS
 _OUTER = tuple(range(1, _DIMENSIONS))
-_OUTERMOST_FIRST = _OUTER[::-1]
+_AXES = tuple(range(_DIMENSIONS))
+_OUTERMOST_FIRST = _AXES[::-1]
 _SPAN_MASK = (1 << tensors.SPAN_BITS) - 1
 _PIECE, _PIECE_SHIFT, _LINE_SHIFT = tensors.PIECE_BYTES, 4, 7
 _MAP_BYTES = 8 * tensors.WORDS
@@ -80,7 +82,8 @@ class Tensor(Record):
 class Rows(Record):
     """A walk over the rows of a box that lie inside the tensor.
 
-    In the mode im2col, a row is a pixel, and `index` has its coordinates.
+    In the mode im2col, a row is a pixel, and `index` has its coordinates. The first dimension is
+    walked where slices are rows; elsewhere it has one row.
     """
 
     place: int  # address of the element at the coordinates of the box
@@ -125,10 +128,31 @@ def step_of(tensor: Tensor, dimension: int) -> int:
 
 
 @compiled
+def slices_of(tensor: Tensor) -> int:
+    """The pieces of a slice of interleaved channels; 0 where they are not interleaved."""
+    return tensor.layout >> tensors.LAYOUT_INTERLEAVE & 3
+
+
+@compiled
+def row_bytes(tensor: Tensor) -> int:
+    """The bytes that a copy has along the first dimension."""
+    count = span_of(tensor, 0)
+    if slices_of(tensor):
+        step = max(step_of(tensor, 0), 1)
+        count = (count + step - 1) // step
+    return count * tensor.strides[0]
+
+
+@compiled
 def pitch_of(tensor: Tensor) -> int:
-    """The bytes from a row of the box to the next in shared memory: at least a swizzled span."""
+    """The bytes from a row of the box to the next in shared memory.
+
+    They are at least a swizzled span, but not with interleave (an NVIDIA H200).
+    """
     span = _PIECE << (tensor.layout >> tensors.LAYOUT_SWIZZLE & 3)
-    return max(span_of(tensor, 0) * tensor.strides[0], span if span > _PIECE else 0)
+    if span == _PIECE or slices_of(tensor):
+        span = 0
+    return max(row_bytes(tensor), span)
 
 
 @compiled
@@ -146,12 +170,12 @@ def fault_of(tensor: Tensor, demands: int) -> int:
         return tensors.FAULTS["type"]
     if layout >> tensors.LAYOUT_IM2COL & 1 != demands >> 7 & 1:
         return tensors.FAULTS["mode"]
-    if layout >> tensors.LAYOUT_INTERLEAVE & 3:
+    if slices_of(tensor) and layout >> tensors.LAYOUT_IM2COL & 1:
         return tensors.FAULTS["interleave"]
     unaligned = tensor.address
     for axis in _OUTER:
         unaligned |= tensor.strides[axis]
-    if unaligned & _PIECE - 1:
+    if unaligned & max(slices_of(tensor), 1) * _PIECE - 1:
         return tensors.FAULTS["layout"]
     return 0
 
@@ -180,16 +204,22 @@ def begin_rows(rows: Rows, tensor: Tensor, place: int, first: int, end: int, oth
     before, inside = first & _SPAN_MASK, end & _SPAN_MASK
     rows.skipped, rows.bytes = before * width, (inside - before) * width
     rank, has_row = tensor.layout >> tensors.LAYOUT_RANK & 7, 1
-    if inside <= before:
+    slices, innermost = slices_of(tensor), 1
+    if slices and step_of(tensor, 0) > 1:
+        innermost, rows.skipped, rows.bytes, rows.pitch = 0, 0, width, width
+    elif inside <= before:
         has_row = 0
-    for axis in _OUTER:
+    for axis in _AXES:
         rows.low[axis], rows.high[axis], rows.count[axis], rows.strides[axis] = 0, 1, 1, 0
-        if axis < rank:
-            step, shift = step_of(tensor, axis), tensors.SPAN_BITS * axis
+        if axis >= innermost and axis < rank:
+            step, span = step_of(tensor, axis), span_of(tensor, axis)
+            shift = tensors.SPAN_BITS * axis
             before, inside = first >> shift & _SPAN_MASK, end >> shift & _SPAN_MASK
+            if slices and axis == rank - 2:
+                step, span, before, inside = 1, 1, min(before, 1), min(inside, 1)
             rows.low[axis] = (before + step - 1) // step
             rows.high[axis] = (inside + step - 1) // step
-            rows.count[axis] = (span_of(tensor, axis) + step - 1) // step
+            rows.count[axis] = (span + step - 1) // step
             rows.strides[axis] = tensor.strides[axis] * step
             if rows.low[axis] >= rows.high[axis]:
                 has_row = 0
@@ -275,7 +305,7 @@ def next_row(rows: Rows, tensor: Tensor) -> bool:
         leave_pixel(rows, tensor)
         return find_pixel(rows, tensor)
     following = rows.index[1] + 1
-    if following < rows.high[1]:
+    if following < rows.high[1] and rows.count[0] == 1:
         rows.index[1] = following
         rows.address, rows.offset = rows.address + rows.strides[1], rows.offset + rows.pitch
         return True
@@ -284,8 +314,8 @@ def next_row(rows: Rows, tensor: Tensor) -> bool:
 
 @compiled(inline=False)
 def turn_row(rows: Rows) -> bool:
-    """Go to the first row behind the last one of a plane; returns whether there is one."""
-    for axis in _OUTER:
+    """Go to the next row along any dimension; returns whether there is one."""
+    for axis in _AXES:
         rows.index[axis] += 1
         if rows.index[axis] < rows.high[axis]:
             find_row(rows)
@@ -475,7 +505,7 @@ def count_box(
     note_use(context, site, index)
     if site.kind == _LOAD and not context.events and has_equal_rows(rows):
         last = rows.address
-        for axis in _OUTER:
+        for axis in _AXES:
             last += (rows.high[axis] - rows.low[axis] - 1) * rows.strides[axis]
         if rows.address < context.arrays[index].start or last + rows.bytes > limit:
             return tensors.FAULTS["outside"]
@@ -517,7 +547,7 @@ def count_box(
 def has_equal_rows(rows: Rows) -> bool:
     """Whether all rows of a tile lie alike in sectors, and in pieces of shared memory."""
     unequal = rows.left | rows.pitch & LINE_BYTES - 1
-    for axis in _OUTER:
+    for axis in _AXES:
         unequal |= rows.strides[axis] & SECTOR_BYTES - 1
     return unequal == 0
 
@@ -526,7 +556,7 @@ def has_equal_rows(rows: Rows) -> bool:
 def count_equal_rows(context: Context, site: Site, rows: Rows, counts: int) -> None:
     """Count the rows of a tile that lie alike, without their sectors where `counts` is 0."""
     left, requests, each = 1, 1, counts * row_sectors(rows, rows.address)
-    for axis in _OUTER:
+    for axis in _AXES:
         left *= rows.high[axis] - rows.low[axis]
     while left:
         some = min(left, _ROWS_AT_ONCE)
@@ -635,12 +665,12 @@ def move_row(block: Address, start: int, row: Address, count: int, mask: int, lo
     if mask == 0:
         _move_bytes(block + start if loads else row, row if loads else block + start, count)
         return
-    moved, pieces, rest = swizzled(mask, start) ^ start, count >> _PIECE_SHIFT, count & _PIECE - 1
+    pieces, rest = count >> _PIECE_SHIFT, count & _PIECE - 1
     for number in range(pieces):
-        held, other = block + (start + _PIECE * number ^ moved), row + _PIECE * number
+        held, other = block + swizzled(mask, start + _PIECE * number), row + _PIECE * number
         _move_bytes(held if loads else other, other if loads else held, _PIECE)
     if rest:
-        held, other = block + (start + _PIECE * pieces ^ moved), row + _PIECE * pieces
+        held, other = block + swizzled(mask, start + _PIECE * pieces), row + _PIECE * pieces
         _move_bytes(held if loads else other, other if loads else held, rest)
 
 
@@ -674,7 +704,7 @@ def fill_box(tensor: Tensor, block: Address, shared: int) -> None:
     word, mask, pitch = 0, swizzle_mask(tensor), pitch_of(tensor)
     if tensor.layout >> tensors.LAYOUT_NAN & 1:
         word = _NANS
-    words = span_of(tensor, 0) * tensor.strides[0] >> 3
+    words = row_bytes(tensor) >> 3
     for row in range(tensor.shared_bytes // pitch):
         for index in range(words):
             place = swizzled(mask, shared + row * pitch + 8 * index)

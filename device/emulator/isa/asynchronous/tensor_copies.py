@@ -9,6 +9,11 @@ samples of blocks follow them, as they follow any address and any comparison.
 
 A tensor map is opaque in CUDA. Here it is a record (`WORDS`) in its 128 bytes, wherever these are.
 The dimensions are in the order of coordinates, the fastest first.
+
+With interleave, what a coordinate counts is a slice of 16 or 32 bytes of the channels of a pixel,
+whatever the element type: the dimensions are W, H and D, as many as there are, then the slices of
+the channels and the images, NC/8HWC8. A copy takes one slice of each pixel, whatever extent the box
+has along them, and leaves no gaps in shared memory (an NVIDIA H200; the documents do not say it).
 """
 
 from __future__ import annotations
@@ -40,7 +45,8 @@ PIECE_BYTES = 16
 WORDS = 16
 """64-bit words of a tensor map."""
 STRIDES, EXTENTS, LAYOUT, STEPS, LOWER, UPPER, SHARED = 1, 6, 11, 12, 13, 14, 15
-"""Where the words lie: the strides in bytes, that of elements first, and for each dimension the
+"""Where the words lie: the strides in bytes, that of elements or slices first, and for each
+dimension the
 tensor's extent, with that of the box above 32 bits; then the layout (`LAYOUT_*`), the steps, 8 bits
 each, the corners of im2col, 16 bits each, and the bytes of shared memory that a box takes. Word 0
 is the tensor's address."""
@@ -96,9 +102,9 @@ _FAULT_TEXTS = {
     "start": f"a box begins at a multiple of {PIECE_BYTES} bytes in a row of its tensor: choose "
     "the first coordinate so",
     "type": "this reduction does not take the element type of the map",
-    "interleave": "maps with interleaved channels need a GPU",
+    "interleave": "maps with interleaved channels for im2col need a GPU",
     "layout": f"the tensor of the map lies at an address, or has strides, that are no multiples of "
-    f"{PIECE_BYTES} bytes: replace them by such",
+    f"{PIECE_BYTES} bytes, or of {2 * PIECE_BYTES} with interleave32: replace them by such",
     "outside": "the tensor of the map lies outside its array",
 }
 FAULTS = {name: (1 << 61) + PIECE_BYTES * n for n, name in enumerate(_FAULT_TEXTS, 1)}
@@ -112,7 +118,7 @@ class MapFields(NamedTuple):
 
     Attributes:
         address: Of the tensor's first element.
-        strides: Bytes from an element to the next along each dimension.
+        strides: Bytes from an element, with interleave a slice, to the next along each dimension.
         extents: Elements of the tensor along each dimension.
         spans: Elements that the box spans along each dimension; of im2col, channels and pixels.
         steps: Of so many elements, one is copied.
@@ -184,7 +190,9 @@ REPLACED = {
 }
 """Where the fields that `tensormap.replace` names lie: the word, that of the first dimension, the
 first bit and the number of bits."""
-_RESIZING = ("box_dim", "element_stride", "rank", "swizzle_mode", "elemtype")
+_RESIZING = (
+    *("box_dim", "element_stride", "rank", "swizzle_mode", "elemtype", "interleave_layout"),
+)
 """The fields that the bytes of a box depend on."""
 
 _WORDS = tuple(Register(f"%macro_tensor{number}") for number in range(LAYOUT + 1))
@@ -341,12 +349,8 @@ def expand_replace(
     if field == "elemtype":
         name = _replaced_type(value, instruction)
         base, _, _ = name.replace("tf32", "f32").partition(".")
-        for number, place, start, size in (
-            (int(base.lstrip("bfsu")) // 8, STRIDES, 0, 64),
-            (int(name.startswith("tf32")), LAYOUT, LAYOUT_TF32, 1),
-        ):
-            yield do("mov.b64", _NEW, Immediate("int", number))
-            yield from insert(place, start, size)
+        yield do("mov.b64", _NEW, Immediate("int", int(name.startswith("tf32"))))
+        yield from insert(LAYOUT, LAYOUT_TF32, 1)
         value = Immediate("int", TYPES.index(base))
     yield do(
         "mov.b64" if ptx_type == ".b64" or isinstance(value, Immediate) else "cvt.u64.u32",
@@ -361,11 +365,11 @@ def expand_replace(
         yield from insert(LAYOUT, LAYOUT_MARK, 16)
     if field not in _RESIZING:
         return
-    words = (_WORDS[STRIDES], *_WORDS[EXTENTS : LAYOUT + 1], _STEPS_WORD)
-    places = (STRIDES, *range(EXTENTS, LAYOUT + 1), STEPS)
+    words = (*_WORDS[EXTENTS : LAYOUT + 1], _STEPS_WORD)
+    places = (*range(EXTENTS, LAYOUT + 1), STEPS)
     for held, place in zip(words, places, strict=True):
         yield do(f"tensor.word{space}", held, at(place))
-    for name, place in (("box", LAYOUT), ("shared", SHARED)):
+    for name, place in (("unit", STRIDES), ("box", LAYOUT), ("shared", SHARED)):
         yield do(f"tensor.sizes.{name}", _NEW, *words)
         yield from insert(place, 0, 32)
 
@@ -380,25 +384,37 @@ def _replaced_type(value: Operand, instruction: Instruction) -> str:
     return REPLACED_TYPES[number]
 
 
-def sizes(what: str, width: Value, *words: Value) -> Value:
-    """The bytes of a box, or those that it takes in shared memory.
+_TYPE_BYTES = tuple(int(name.lstrip("bfsu")) // 8 for name in TYPES)
+
+
+def sizes(what: str, *words: Value) -> Value:
+    """The bytes of what a coordinate counts, of a box, or those that it takes in shared memory.
 
     Args:
-        what: `box` or `shared`.
-        width: The bytes of an element.
+        what: `unit`, `box` or `shared`.
         words: The extents of 5 dimensions, the layout and the steps.
     """
     *extents, layout, steps = words
-    rank = layout >> LAYOUT_RANK & 7
+    rank, slices = layout >> LAYOUT_RANK & 7, layout >> LAYOUT_INTERLEAVE & 3
+    unit = layout.constant(0, U64)
+    for number, size in enumerate(_TYPE_BYTES):
+        unit = where((layout >> LAYOUT_TYPE & 15) == number, size, unit)
+    unit = where(slices > 0, slices * PIECE_BYTES, unit)
+    if what == "unit":
+        return unit
+    counts = []
+    for axis, extent in enumerate(extents):
+        step = maximum(steps >> 8 * axis & 0xFF, 1)
+        counts.append(divide_integers((extent >> 32) + step - 1, step))
     rows = layout.constant(1, U64)
-    for axis, extent in enumerate(extents[1:], 1):
-        step = steps >> 8 * axis & 0xFF
-        copied = divide_integers((extent >> 32) + step - 1, maximum(step, 1))
-        rows = rows * where(rank > axis, copied, 1)
-    row = (extents[0] >> 32) * width
+    for axis, copied in enumerate(counts[1:], 1):
+        is_slices = (slices > 0) & (rank == axis + 2)
+        rows = rows * where((rank > axis) & ~is_slices, copied, 1)
+    row = where(slices > 0, counts[0], extents[0] >> 32) * unit
     swizzles = layout >> LAYOUT_SWIZZLE & 3
-    span = where(swizzles > 0, layout.constant(PIECE_BYTES, U64) << swizzles, 0)
-    return rows * (row if what == "box" else maximum(row, span))
+    span = layout.constant(PIECE_BYTES, U64) << swizzles
+    gap = where((swizzles > 0) & (slices == 0), maximum(row, span), row)
+    return rows * (row if what == "box" else gap)
 
 
 def expand_copy(instruction: Instruction) -> Iterable[Instruction]:

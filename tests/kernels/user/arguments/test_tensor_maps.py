@@ -77,7 +77,16 @@ def test_numbers_are_expressions_of_symbols() -> None:
         ("tensormap=f16[64,64]:box[4,8]:tf32", "tf32 converts float32"),
         ("tensormap=f32[64,64]:box[4,8]:step[9,1]", "give 2 numbers from 1 to 8"),
         ("tensormap=f32[64,64]:box[4,8]:step[1,2]", "write 1 there"),
-        ("tensormap=f32[64,64]:box[4,8]:interleave16", "needs a tensor of 3 dimensions"),
+        ("tensormap=f32[64,64,4]:box[4,8]:interleave16", "needs a tensor of 3 dimensions"),
+        ("tensormap=f16[2,4,8,8,4]:box[1,1,4,8]:interleave16", "a slice of 8 elements of float16"),
+        ("tensormap=@x[4,4,8,9]:box[1,1,4,8]:interleave16", "needs 18432 bytes, and its array has"),
+        ("tensormap=f16[2,4,8,16]:box[1,4,8]:interleave32", "interleave32 needs swizzle32"),
+        ("tensormap=f16[2,4,8,8]:box[1,4,4]:interleave16", "8 elements of float16, which count sl"),
+        (
+            "tensormap=f16[2,4,8,16]:box[1,4,8]:strides[48,16]:interleave32:swizzle32",
+            "stride of 48 bytes, and strides are multiples of 32",
+        ),
+        ("tensormap=u64[3,3,256,256,2]:box[2,1,256,256]:interleave16", "has 2097152 bytes, and a"),
         ("tensormap=f32[4,8,8,8]:box[4,8]:lower[-1,-1]:upper[-9,0]", "lies no pixel"),
         ("tensormap=f32[4,8,8,8]:box[4,8]:lower[-200,-1]:upper[0,0]", "numbers from -128 to 127"),
     ],
@@ -93,21 +102,27 @@ def test_other_parameters_take_no_map() -> None:
         bind_arguments(["tensormap=f32[64,64]:box[4,8]"], [POINTER])
 
 
-def test_the_verdicts_are_those_of_the_driver() -> None:
-    lines = (DATA / "h200-tensor-maps.csv").read_text().splitlines()
+@pytest.mark.parametrize(
+    ("file", "count"), [("h200-tensor-maps.csv", 500), ("h200-interleaved-maps.csv", 300)]
+)
+def test_the_verdicts_are_those_of_the_driver(file: str, count: int) -> None:
+    lines = (DATA / file).read_text().splitlines()
     rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
-    assert len(rows) == 500
+    assert len(rows) == count
     for row in rows:
-        shape, strides, extents, steps = (
-            tuple(int(part) for part in row[name].split("x") if part)
-            for name in ("shape", "strides", "box", "steps")
+        shape, strides, extents, steps, lower, upper = (
+            tuple(int(part) for part in row.get(name, "").split("x") if part)
+            for name in ("shape", "strides", "box", "steps", "lower", "upper")
         )
         fill = "nan" if row["nan"] == "1" else "zeros"
-        box = TensorBox(extents, steps, int(row["swizzle"]), fill=fill)
+        interleave = int(row.get("interleave", "0"))
+        corners = (lower, upper) if lower else None
+        swizzle = int(row["swizzle"])
+        box = TensorBox(extents, steps, swizzle, interleave, fill=fill, corners=corners)
         array = Buffer("a", (1,), row["dtype"], "in")
         item = TensorMap("a", array, row["dtype"], shape, box, strides)
         try:
-            check_tensor_map(item, 1 << 40, int(row["start"]), "the map")
+            check_tensor_map(item, 1 << 45, int(row["start"]), "the map")
             accepted = True
         except UsageError:
             accepted = False
