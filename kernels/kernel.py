@@ -87,7 +87,8 @@ class Parameter:
         """Check a value and return it; return the default for None.
 
         Args:
-            value: A word, where `True` and `False` are `yes` and `no`; or a number as the launch options of user kernels take it: `4M`, `2**20`.
+            value: A word, where `True` and `False` are `yes` and `no`; or a number as the launch
+                options of user kernels take it: `4M`, `2**20`.
 
         Raises:
             UsageError: The value is not one of the words, or not a whole number in the range.

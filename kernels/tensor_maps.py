@@ -10,6 +10,7 @@ from math import ceil, prod
 
 from memlab.errors import UsageError
 from memlab.kernels.launch import TensorMap
+from memlab.text import plural
 
 DTYPES = {
     "uint8": 0,
@@ -158,7 +159,8 @@ def _check_tile(item: TensorMap, label: str) -> None:
     box = item.box
     if len(box.extents) != len(item.shape):
         raise UsageError(
-            f"{label}: box[{_listed(box.extents)}] has {len(box.extents)} dimensions, and the "
+            f"{label}: box[{_listed(box.extents)}] has {len(box.extents)} "
+            f"{plural(len(box.extents), 'dimension')}, and the "
             f"tensor has {len(item.shape)}: give an extent for each, 1 for one element"
         )
     if not all(1 <= extent <= MAX_BOX_EXTENT for extent in box.extents):

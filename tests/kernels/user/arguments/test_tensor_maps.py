@@ -64,7 +64,7 @@ def test_numbers_are_expressions_of_symbols() -> None:
         ("f32[64]", "takes a tensor map, got 'f32\\[64\\]': write tensormap="),
         ("tensormap=f32[64,64]", "has no box"),
         ("tensormap=f32[64,64]:box[4,8]:swizle32", "unknown option 'swizle32': did you mean"),
-        ("tensormap=f32[64,64]:box[4]", "has 1 dimensions, and the tensor has 2"),
+        ("tensormap=f32[64,64]:box[4]", "has 1 dimension, and the tensor has 2"),
         ("tensormap=f32[64,64]:box[257,8]", "extents are from 1 to 256"),
         ("tensormap=f32[64,64]:box[4,6]", "has 24 bytes, and it must have a multiple of 16"),
         ("tensormap=f32[64,64]:box[4,16]:swizzle32", "has 64 bytes, and with swizzle32 at most 32"),
