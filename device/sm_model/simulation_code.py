@@ -360,8 +360,7 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
     done, read = clock + step.latency, clock
     ports = m.ports + scheduler * BANKS
     if clock > warp.ready:
-        _count_blocked(m, scheduler, warp, step, clock)
-        _count_turn(warp, step, free[warp.unit], ports, clock)
+        _count_turn(m, scheduler, warp, step, free[warp.unit], ports, clock)
     if step.dispatch > 0.0:
         m.blocked_from[scheduler], m.blocked[scheduler] = clock + 1.0, clock + 1.0 + step.dispatch
     for bank in range(BANKS):
@@ -469,20 +468,19 @@ def _meet(m: Machine, slot: int, place: Slot) -> None:
 
 
 @compiled(inline=True)
-def _count_blocked(m: Machine, scheduler: int, warp: Warp, step: Step, clock: float) -> None:
-    """Count how long a warp was ready while its sub-core dispatched a wide product."""
-    start = _later(warp.ready, m.blocked_from[scheduler])
-    waited = _sooner(m.blocked[scheduler], clock) - start
-    if waited > 0.0:
-        step.stalls[_DISPATCH_STALL] += waited
-        step.stalls[_NOT_SELECTED] -= waited
-
-
-@compiled(inline=True)
-def _count_turn(warp: Warp, step: Step, free: float, ports: Pointer[float], clock: float) -> None:
+def _count_turn(
+    m: Machine,
+    scheduler: int,
+    warp: Warp,
+    step: Step,
+    free: float,
+    ports: Pointer[float],
+    clock: float,
+) -> None:
     """Count why a warp that was ready earlier issues only now.
 
-    Until the unit was free, it took instructions of other warps in some of the clocks.
+    Until the unit was free, it took instructions of other warps in some of the clocks. In the rest
+    of the time other warps issued, unless the sub-core dispatched a wide product.
     """
     ready = warp.ready
     if free > ready:
@@ -491,8 +489,12 @@ def _count_turn(warp: Warp, step: Step, free: float, ports: Pointer[float], cloc
         ready += taken
     readable = _later(ports[0] + warp.reads[0], ports[1] + warp.reads[1])
     waited = _sooner(_later(readable - _later(ready, free), 0.0), clock - ready)
-    step.stalls[_DISPATCH_STALL] += waited
-    step.stalls[_NOT_SELECTED] += clock - ready - waited
+    rest = clock - ready - waited
+    start = _later(warp.ready, m.blocked_from[scheduler])
+    blocked = _later(_sooner(m.blocked[scheduler], clock) - start, 0.0)
+    blocked = _sooner(blocked, rest)
+    step.stalls[_DISPATCH_STALL] += waited + blocked
+    step.stalls[_NOT_SELECTED] += rest - blocked
 
 
 @compiled(inline=True)

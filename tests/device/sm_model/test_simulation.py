@@ -417,6 +417,19 @@ def test_a_taken_pipe_is_told_from_a_turn_of_others() -> None:
     assert taken == pytest.approx(4 * 3 * 100 * (4 + 3 + 2 + 1), rel=0.03)
 
 
+def test_a_clock_in_which_the_unit_is_taken_counts_once() -> None:
+    totals = []
+    for dispatch in (0, 2):  # for less time than the unit is taken
+        steps = empty_steps(100)
+        steps["unit"], steps["busy"], steps["dispatch"] = Unit.FMA, 8, dispatch
+        steps["throttled"], steps["throttle"] = 1, Stall.MATH_PIPE_THROTTLE
+        simulate(steps, (0, 100), warps=16)
+        assert steps["stalls"].min() >= 0
+        totals.append(steps["stalls"].sum())
+
+    assert totals[0] == pytest.approx(totals[1], rel=0.01)
+
+
 def test_each_clock_of_a_warp_has_one_state() -> None:
     steps = empty_steps(40)
     for at in range(0, 40, 4):
