@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,19 @@ def test_stores_are_those_of_an_h200(number: int) -> None:
             expected.reshape(-1, PIECE)[to] = shared[place]
     np.testing.assert_array_equal(box.stored(tensor, shared.reshape(-1)), expected)
     np.testing.assert_array_equal(store(box, tensor, initial), expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("seed", range(6))
+def test_a_gpu_copies_the_same(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    box = random_interleaved_box(rng)
+    box = replace(box, at=tuple(max(each, 0) for each in box.at))
+    tensor = rng.integers(0, 256, box.tensor_bytes, np.uint8)
+    initial = rng.integers(0, 2**32, WORDS, np.uint32)
+    for copy in (load, store):
+        on_gpu = copy(box, tensor, initial, device="cuda:0")
+        np.testing.assert_array_equal(on_gpu, copy(box, tensor, initial))
 
 
 @pytest.mark.parametrize("seed", range(8))
