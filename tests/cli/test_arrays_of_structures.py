@@ -333,3 +333,41 @@ def test_what_is_no_structure_of_numbers_is_refused(
     words = [word for text in given for word in ("--arg", text)]
     assert main(["run", "p.cu:others", "--grid", "1", "--block", "1", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+ONE_BY_ONE = """
+struct Node { int left, right; float v; };
+struct Big { short a[2]; Node n; double d; unsigned char flags[3]; bool on; };
+__global__ void weigh(const Big* t, double* out) {
+  const Big& b = t[threadIdx.x];
+  out[threadIdx.x] = b.a[0] + 2 * b.a[1] + 4 * b.n.left + 8 * b.n.right + 16 * b.n.v + 32 * b.d
+    + 64 * b.flags[0] + 128 * b.flags[2] + 256 * b.on;
+}
+"""
+
+
+def test_structures_of_numbers_are_given_one_by_one() -> None:
+    texts = "(1,2,3,-4,0.5,2.5,7,8,9,1),(0,0,0,0,0,0,0,5,0,0)"
+    run = memlab.run(
+        memlab.source(ONE_BY_ONE),
+        grid=1,
+        block=2,
+        args=[f"struct[2]={texts}", "out:f64[2]"],
+        device="h200",
+    )
+    weighed = 1 + 2 * 2 + 4 * 3 - 8 * 4 + 16 * 0.5 + 32 * 2.5 + 64 * 7 + 128 * 9 + 256
+    assert run.outputs["out"].tolist() == [weighed, 0]
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ("(1,2)", r"\[0\] is a structure of 10 numbers, got '\(1,2\)'"),
+        ("(1,2,3,4,1,1,1,1,1,0.5),(1,2)", r"\[0\].on: '0.5' is not of type bool"),
+        ("(1,2,3.5,4,1,1,1,1,1,1)", r"\[0\].n.left: '3.5' is not of type i32"),
+    ],
+)
+def test_a_structure_that_does_not_suit_its_members_is_refused(texts: str, message: str) -> None:
+    args = [f"struct[2]={texts}", "out:f64[2]"]
+    with pytest.raises(UsageError, match=message):
+        memlab.run(memlab.source(ONE_BY_ONE), grid=1, block=2, args=args, device="h200")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -37,6 +38,7 @@ from memlab.kernels.user.arguments.specifications import (
     NULL,
     NUMPY_DTYPES,
     POINTERS,
+    SHORT_DTYPES,
     STRUCTURE,
     AliasSpecification,
     ArraySpecification,
@@ -383,8 +385,10 @@ def _with_structures(
     array: Buffer, argument: ArraySpecification, parameter: KernelParameter, label: str
 ) -> Buffer:
     """An array with structures that are given one by one: `struct[2]=(1,f32[8]),(2,null)`."""
-    parts = parameter.parts or ()
-    each = sum(part.pointer is not None for part in parts)
+    parts = parameter.parts
+    if parts is None and array.structure is not None:
+        parts = tuple(_number_parts(array.structure))
+    each = sum(part.pointer is not None for part in parts or ())
     count = _pointed_count(argument, max(each, 1), label)
     given = argument.elements or tuple(
         parse_structure(text, _unwrapped(text))
@@ -396,7 +400,7 @@ def _with_structures(
             "for each, or one for all"
         )
     members: list[tuple[int, Member]] = []
-    whole = replace(parameter, kind="structure", nbytes=array.element_bytes)
+    whole = replace(parameter, kind="structure", nbytes=array.element_bytes, parts=parts)
     for number, name in _element_names(parameter, argument):
         structure = given[number % len(given)]
         assert not isinstance(structure, str)
@@ -404,6 +408,21 @@ def _with_structures(
         start = number * array.element_bytes
         members += [(start + offset, member) for offset, member in bound.members]
     return replace(array, fill=SingleValue(0), members=tuple(members))
+
+
+def _number_parts(
+    structure: StructureType, prefix: str = "", offset_bytes: int = 0
+) -> Iterator[StructureMember]:
+    """The numbers of a structure without pointers, at any depth, in the order of declaration."""
+    for member in structure.members:
+        places = itertools.product(*map(range, member.shape))
+        for number, place in enumerate(places):
+            name = f"{prefix}{member.name}" + "".join(f"[{index}]" for index in place)
+            offset = offset_bytes + member.offset_bytes + number * member.element_bytes
+            if member.structure is not None:
+                yield from _number_parts(member.structure, f"{name}.", offset)
+            else:
+                yield StructureMember(name, SHORT_DTYPES[member.dtype], offset, member.dtype)
 
 
 def _with_pointers(
