@@ -76,7 +76,6 @@ class UndefinedValues:
         self._threads, self._numbers, self._operands = threads, numbers, operands
         self._lanes = threads.lanes
         self._marks: dict[str, UndefinedMarks] = {}
-        self._shuffle_inputs: dict[int, Collection[str]] = {}  # by shuffle, the registers it reads
         # The groups that last reconverged at a shuffle, and the marks of the values they brought.
         self._reconverged_groups: Mapping[int, Lanes] = {}
         self._held: UndefinedMarks | None = None
@@ -211,7 +210,6 @@ class UndefinedValues:
         names, decides = tuple(registers_of(value)), _register_names(control)
         result, *rest = registers_of(to)
         lanes = np.arange(self._lanes).reshape(shape)
-        self._shuffle_inputs[index] = names
 
         def lanes_of(values: Lanes) -> Lanes:
             return np.broadcast_to(values, self._lanes).reshape(shape)
@@ -247,7 +245,8 @@ class UndefinedValues:
         if self._reconverged_groups is not groups:
             self._reconverged_groups, self._held = groups, None
             for index, lanes in groups.items():
-                marks = self._marks_of(self._shuffle_inputs[index])
+                value = self._operands.program.steps[index].instruction.operands[1]
+                marks = self._marks_of(tuple(registers_of(value)))
                 if marks is not None:
                     before = _DEFINED if self._held is None else self._held
                     self._held = np.where(lanes, marks, before)

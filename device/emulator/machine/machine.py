@@ -155,13 +155,8 @@ class Chunk:
         self.scheduler.barrier_release = self._policy.barrier_release(opens)
         self.context["opens_barriers"] = self.scheduler.barrier_release is None
         self._slots: dict[int, tuple[int, int]] = {}  # of executed instructions: address, clocks
-        self._actions: dict[int, Action] = {}  # of watched instructions
-        for index in watched:
-            if not self._is_control(index):
-                action = self.action(index)
-                for observer in observers:
-                    action = observer.instruction_bound(index, program.steps[index], action)
-                self._actions[index] = action
+        self._watched = frozenset(watched)
+        self._actions: dict[int, Action] = {}  # of instructions that Python has executed
 
     @cached_property
     def _partial_barriers(self) -> PartialBarriers:
@@ -372,8 +367,17 @@ class Chunk:
 
     def action(self, index: int) -> Action:
         """What executes an instruction that is a stretch of its own."""
-        if index in self._actions:
-            return self._actions[index]
+        action = self._actions.get(index)
+        if action is None:
+            action = self._own_action(index)
+            if index in self._watched:
+                for observer in self._observers:
+                    action = observer.instruction_bound(index, self.program.steps[index], action)
+            self._actions[index] = action
+        return action
+
+    def _own_action(self, index: int) -> Action:
+        """What executes an instruction, without what observers add."""
         step = self.program.steps[index]
         execute = partial(self._execute, index)
         match step.row.kind:

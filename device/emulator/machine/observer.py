@@ -43,10 +43,10 @@ class Observer:
         return ()
 
     def chunk_started(self, chunk: Chunk) -> None:
-        """A chunk has its registers and memories; its instructions are bound next."""
+        """A chunk has its registers and memories; its instructions are bound as they are met."""
 
     def instruction_bound(self, index: int, step: DecodedInstruction, action: Action) -> Action:
-        """A watched instruction, but none of control, is ready to run.
+        """A watched instruction, but none of control, is about to run in a chunk the first time.
 
         Returns:
             The action to run in its place; it gets only lanes whose guard holds.
