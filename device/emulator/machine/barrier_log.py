@@ -11,6 +11,7 @@ import numpy as np
 from memlab.device.emulator.isa import mbarrier
 from memlab.device.emulator.isa.address_space import RANK_UNIT
 from memlab.device.emulator.machine.observer import Observer
+from memlab.device.emulator.ptx.parser import Operand
 from memlab.device.properties import WARP_SIZE
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class BarrierLog(Observer):
     def chunk_started(self, chunk: Chunk) -> None:
         """Begin a log."""
         self._chunk, self._numbers = chunk, dict[int, int]()
+        self._operands: dict[int, tuple[bool, Operand, str]] = {}
         self._arrivals: list[int] = []
         self._phases: list[int] = []
         self._log: dict[tuple[int, int], list[BarrierOperation]] = {}
@@ -88,23 +90,21 @@ class BarrierLog(Observer):
             (access.segment.lane_base[lanes] + places)[:, None] + np.arange(_WORD_BYTES)
         ]
         states = words.view(np.uint64)[:, 0]
-        change = mbarrier.is_change(instruction)
-        operand, kind = instruction.operands[-1], "u64"
-        if not change:  # the instruction behind it compares
-            test = self._chunk.program.steps[access.instruction.index + 1].instruction
-            operand = test.operands[2]
-            kind = "u32" if test.opcode == PARITY_TEST else "u64"
-        read = np.asarray(self._chunk.operands.read(operand, kind)).astype(np.uint64)
-        values = np.broadcast_to(read, len(access.mask))[lanes]
-        which, firsts, owner = np.unique(
-            lanes // WARP_SIZE * RANK_UNIT + places, return_index=True, return_inverse=True
-        )
-        for group, (key, first) in enumerate(zip(which.tolist(), firsts.tolist(), strict=True)):
-            warp, place = divmod(key, RANK_UNIT)
+        change, operand, kind = self._operand(access.instruction.index)
+        read = np.asarray(self._chunk.operands.read(operand, kind))
+        values = np.broadcast_to(read[lanes] if read.ndim else read, len(lanes)).astype(np.uint64)
+        keys = lanes // WARP_SIZE * RANK_UNIT + places
+        steps = np.diff(keys)
+        if (steps < 0).any():  # the lanes of a warp access several barriers
+            order = np.argsort(keys, kind="stable")
+            keys, states, values = keys[order], states[order], values[order]
+            steps = np.diff(keys)
+        starts = [0, *(np.flatnonzero(steps) + 1).tolist()]
+        for first, end in zip(starts, [*starts[1:], len(keys)], strict=True):
+            warp, place = divmod(int(keys[first]), RANK_UNIT)
             number = self._number(place, int(states[first]))
             if change:
-                given = values[owner == group].tolist()
-                parts = [mbarrier.parts_of_change(value) for value in given]
+                parts = [mbarrier.parts_of_change(value) for value in values[first:end].tolist()]
                 arrivals, transactions = (sum(part) for part in zip(*parts, strict=True))
                 operation = BarrierOperation(number, arrivals, transactions)
             else:
@@ -112,6 +112,21 @@ class BarrierLog(Observer):
                 operation = BarrierOperation(number, phases=awaited)
             self._log.setdefault((warp, instruction.ptx_line), []).append(operation)
             self._left -= 1
+
+    def _operand(self, index: int) -> tuple[bool, Operand, str]:
+        """Whether an instruction changes a barrier; the operand by which it does, or tests.
+
+        The last is the operand's type.
+        """
+        known = self._operands.get(index)
+        if known is None:
+            steps = self._chunk.program.steps
+            known = True, steps[index].instruction.operands[-1], "u64"
+            if not mbarrier.is_change(steps[index].instruction):
+                test = steps[index + 1].instruction  # it compares
+                known = False, test.operands[2], "u32" if test.opcode == PARITY_TEST else "u64"
+            self._operands[index] = known
+        return known
 
     def _number(self, place: int, state: int) -> int:
         """The number of a barrier; follows its phases, of which the word has the last bits."""

@@ -114,26 +114,37 @@ class SpinWaitDetector:
     def _warps_with_changes(self, loop: PollingLoop, lanes: Mask) -> Mask:
         """The warps with a lane for which memory no longer holds the values that it read last."""
         indices, changed = np.flatnonzero(lanes), np.zeros_like(lanes)
+        differs = np.zeros(len(indices), np.bool_)
         for location in loop.polled_locations or ():
             now = self._read_polled(location, indices)
             for register, values in zip(location.result_registers, now, strict=True):
                 before = self._operands.register(register)[indices]
-                changed[indices] |= before.astype(values.dtype) != values
+                differs |= before.astype(values.dtype) != values
+        changed[indices] = differs
         return np.repeat(changed.reshape(-1, WARP_SIZE).any(axis=1), WARP_SIZE)
 
     def _read_polled(self, location: PolledLocation, lanes: NDArray[np.int64]) -> NDArray[Any]:
         """The elements at a polled location for some lanes, shape (elements, lanes)."""
         address = self._operands.register(location.base)[lanes].astype(np.int64) + location.offset
+        if location.space != "generic":
+            return self._read(location, self._segments[location.space], address, lanes)
         values = np.zeros((len(location.result_registers), len(lanes)), f"u{location.width}")
-        all_lanes = np.ones(len(lanes), np.bool_)
-        spaces: Any = [(location.space, 0, all_lanes)]
-        if location.space == "generic":
-            spaces = split_by_space(address, all_lanes)
-        for name, window, chosen in spaces:
-            segment = self._segments[name]
-            position = segment.positions(address[chosen] - window, lanes[chosen])
-            elements = segment.typed(values.dtype)
-            first = position // location.width
-            for number in range(len(values)):  # a lane that did not read may have any address
-                values[number, chosen] = elements.take(first + number, mode="clip")
+        for name, window, chosen in split_by_space(address, np.ones(len(lanes), np.bool_)):
+            values[:, chosen] = self._read(
+                location, self._segments[name], address[chosen] - window, lanes[chosen]
+            )
         return values
+
+    def _read(
+        self,
+        location: PolledLocation,
+        segment: Segment,
+        address: NDArray[np.int64],
+        lanes: NDArray[np.int64],
+    ) -> NDArray[Any]:
+        """The elements at addresses in a state space, shape (elements, lanes)."""
+        elements = segment.typed(np.dtype(f"u{location.width}"))
+        first = segment.positions(address, lanes) // location.width
+        # A lane that did not read may have any address.
+        parts = range(len(location.result_registers))
+        return np.stack([elements.take(first + part, mode="clip") for part in parts])
