@@ -34,13 +34,14 @@ from memlab.device.sm_model.pipes import (
     Issue,
     awaited_of,
     dispatch_clocks,
+    is_device_fence,
     issue_of,
     product_wavefronts,
     resolving_clocks,
     throttle_of,
 )
 from memlab.device.sm_model.profile import Access, LaunchProfile
-from memlab.device.sm_model.records import READ_WINDOW_CLOCKS, SCHEDULERS, Kind, Unit
+from memlab.device.sm_model.records import FENCES, READ_WINDOW_CLOCKS, SCHEDULERS, Kind, Unit
 from memlab.device.sm_model.registers import register_reads
 from memlab.device.sm_model.simulation import (
     CODE_LINE_BYTES,
@@ -70,14 +71,25 @@ which one read of the L2 serves several, at 13.6 TB/s (`memlab peaks` on an H200
 _ATOMIC_CLOCKS = 1.0
 """An L2 slice takes an atomic on one address per clock (NVIDIA Kepler GK110 whitepaper), where the
 device gives no other figure."""
-_REMOTE_LATENCY_CLOCKS = 181.0
-"""Of a load of another block's shared memory: 181 clocks in clusters of two blocks and 184 to 213
-in larger ones, on an H800 (Luo et al., "Dissecting the NVIDIA Hopper Architecture through
-Microbenchmarking and Multiple Level Analysis", arXiv 2501.12084; 180 in their arXiv 2402.13499)."""
-_REMOTE_BYTES_PER_CLOCK = {"2": 3.27e12 / (114 * 1.755e9), "4": 2.65e12 / (114 * 1.755e9)}
-"""That an SM reads of other SMs' shared memory, by the blocks of a cluster: 3.27 and 2.65 TB/s of
-an H800 PCIe with 114 SMs at 1755 MHz (Luo et al., "Benchmarking and Dissecting the Nvidia Hopper
-GPU Architecture", arXiv 2402.13499, ring-based copies). No figure is known for more blocks."""
+_REMOTE_LATENCY_CLOCKS = {"2": 195.5, "4": 196.3, "8": 197.0, "16": 197.1}
+"""Of a load of another block's shared memory, by the blocks of a cluster: pointer chases by one
+thread of each cluster of an H200 at the same time (driver 580.159.04, 2026-11-26), the mean over
+the pairs of blocks. Between two SMs it is 180 to 217, after their places. An H800 took 181 in
+clusters of two (Luo et al., "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking
+and Multiple Level Analysis", arXiv 2501.12084)."""
+_REMOTE_ATOMIC_CLOCKS = 5.0
+"""That an atomic there takes more than a load (ibid.: chases by `atom.add` of 0)."""
+_REMOTE_BYTES_PER_CLOCK = {"2": 16.5, "4": 15.1, "8": 15.3, "16": 15.3}
+"""That an SM reads of other SMs' shared memory, by the blocks of a cluster: loads of 4 and 8 bytes
+a lane by 32 warps of each block, of the next rank or of all, on all SMs of an H200 that hold a
+cluster (driver 580.159.04, 2026-11-26). Of words two or four apart, sectors go at this rate.
+Stores of whole sectors went at 18.6 to 16.8. An H800 PCIe read 16.3 and 13.2 in clusters of two and
+four (Luo et al., arXiv 2402.13499)."""
+_CLUSTER_BARRIER_CLOCKS = {"2": 67.8, "4": 72.6, "8": 76.4, "16": 77.9}
+"""From the last arrival at the barrier of a cluster until a warp goes on, by the blocks of a
+cluster: on an H200 (driver 580.159.04, 2026-11-26), `barrier.cluster` with `.relaxed` arrivals by
+one warp of each block came each 73.8, 78.6, 82.4 and 83.9 clocks, of which the arrival takes 2 and
+the instructions 4."""
 _LANES_MOST = 32
 _LINE_SECTORS = LINE_BYTES / SECTOR_BYTES
 _MIXED_SHARE = 1 / 3
@@ -207,6 +219,7 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
         opening = first - few * arrival
     l2_latencies, dram_latencies = l2_latency_table(properties), dram_latency_table(properties)
     served = max(profile.served_reads, _LEAST_SERVED_READS)
+    cluster_clocks = figure_at(_CLUSTER_BARRIER_CLOCKS, profile.cluster_blocks) or opening
     return Rates(
         block_interval=start * active,
         first_block=start * (min(blocks, count) - 1),
@@ -236,7 +249,7 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
         fetch_ahead=8,
         arrival_clocks=ARRIVAL_CLOCKS,
         least_sectors=_L2_ACCESS_SECTORS,
-        cluster_clocks=_REMOTE_LATENCY_CLOCKS if profile.cluster_blocks > 1 else opening,
+        cluster_clocks=cluster_clocks if profile.cluster_blocks > 1 else opening,
         remote_sector_clocks=_remote_sector_clocks(profile),
     )
 
@@ -373,7 +386,7 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         if instruction.name == "ATOMS" and access.sharing_lanes > 1:
             _share_address(step, instruction, access.sharing_lanes, properties)
         _set_levels(step, access)
-        _reach_others(step, issue, access, profile, properties)
+        _reach_others(step, issue, access, profile)
         if copies:  # by the copy engine, past the data stage
             step["passes"], step["lines"] = 0.0, max(access.sectors / _LINE_SECTORS, 1e-3)
         if issue.kind == Kind.ATOMIC:
@@ -396,10 +409,7 @@ def _set_issue(
     step["throttle"] = throttle_of(issue)
     step["throttled"] = issue.throttled_share
     step["line"] = instruction.address // CODE_LINE_BYTES
-    if (control := instruction.control) is not None:
-        step["stall"], step["wait"] = max(control.stall, 1), control.wait_mask
-        step["write"] = -1 if control.write_barrier is None else control.write_barrier
-        step["read"] = -1 if control.read_barrier is None else control.read_barrier
+    _set_control(step, instruction, previous)
     step["reads"] = register_reads(instruction, previous)
     step["window"] = READ_WINDOW_CLOCKS if issue.kind == Kind.FIXED else _NO_WINDOW
     step["resolving"] = resolving_clocks(instruction)
@@ -415,25 +425,31 @@ def _set_levels(step: Steps, access: Access) -> None:
     step["l2_joined_dram"] = access.l2_joined_dram
 
 
-def _reach_others(
-    step: Steps,
-    issue: Issue,
-    access: Access,
-    profile: LaunchProfile,
-    properties: DeviceProperties,
+def _set_control(
+    step: Steps, instruction: MachineInstruction, previous: MachineInstruction | None
 ) -> None:
-    """Let the requests that go to other blocks' shared memory take the network between SMs.
+    """Set what the instruction waits for, and what for it: nothing passes a fence of the device."""
+    control = instruction.control
+    if control is not None:
+        step["stall"], step["wait"] = max(control.stall, 1), control.wait_mask
+        step["write"] = -1 if control.write_barrier is None else control.write_barrier
+        step["read"] = -1 if control.read_barrier is None else control.read_barrier
+    if is_device_fence(instruction):
+        step["write"] = FENCES
+    if previous is not None and is_device_fence(previous):
+        step["wait"] |= 1 << FENCES
 
-    The other SM is taken to execute an atomic like one of its own.
-    """
+
+def _reach_others(step: Steps, issue: Issue, access: Access, profile: LaunchProfile) -> None:
+    """Let the requests that go to other blocks' shared memory take the network between SMs."""
     if not access.remote:
         return
     known = _BEFORE_L1_CLOCKS + _remote_sector_clocks(profile)  # what was measured has both
     step["remote"], step["remote_sectors"] = access.remote, access.remote_sectors
-    step["remote_latency"] = _REMOTE_LATENCY_CLOCKS - known
-    shared, atomic = properties.shared_latency_clocks, properties.shared_atomic_latency_clocks
-    if issue.kind == Kind.ATOMIC and shared and atomic:
-        step["remote_latency"] += atomic - shared
+    latency = figure_at(_REMOTE_LATENCY_CLOCKS, profile.cluster_blocks) or 0.0
+    step["remote_latency"] = latency - known
+    if issue.kind == Kind.ATOMIC:
+        step["remote_latency"] += _REMOTE_ATOMIC_CLOCKS
 
 
 _CONSTANT_OPERAND = re.compile(r"c\[(0x[0-9a-f]+)\]\[(0x[0-9a-f]+)\]")

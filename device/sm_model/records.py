@@ -10,8 +10,11 @@ from memlab.device.emulator.codegen.records import Pointer, Record
 SCHEDULERS = 4
 """Sub-cores of an SM, each of which issues one warp instruction a clock (CUDA C++ Programming
 Guide, "Compute Capabilities": four warp schedulers from 7.x on)."""
-SCOREBOARDS = 6
-"""Dependence counters per warp (Huerta et al., "Analyzing Modern NVIDIA GPU Cores", MICRO 2025)."""
+SCOREBOARDS = 7
+"""Dependence counters per warp: six that the machine code names (Huerta et al., "Analyzing Modern
+NVIDIA GPU Cores", MICRO 2025), and `FENCES`."""
+FENCES = SCOREBOARDS - 1
+"""The one of memory fences, which a warp waits for though the machine code names none."""
 BANKS = 2
 """Banks of a sub-core's registers, by the number of a register; each reads one register of a warp
 per clock (ibid.)."""

@@ -433,7 +433,7 @@ def _asynchronous(m: Machine, number: int, warp: Warp, step: Step, clock: float)
         place = m.places[warp.slot]
         warp.joined += 1
         place.joined += 1
-        place.last_joined = _later(place.last_joined, clock)
+        place.last_joined = _later(place.last_joined, clock) + m.barrier_clocks
         if place.joined >= place.running:
             _meet(m, warp.slot, place)
 

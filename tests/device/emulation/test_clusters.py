@@ -359,23 +359,26 @@ def test_a_large_grid_is_sampled_by_whole_clusters(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_chain_of_loads_takes_the_latency_of_the_network() -> None:
-    """181 clocks and three more sectors of 16.3 bytes a clock; address and branch take some 20."""
+    """195.5 clocks and three more sectors of 16.5 bytes a clock; address and branch: some 20."""
     runs = [launch("chase", 2, 32, [memlab.out(64, np.uint32), n], cluster=2) for n in (100, 1100)]
     clock = clock_hz(loader.load_datasheet("h200"))
     assert clock is not None
     short, long = (run.measurement.time.median_s * clock for run in runs)
-    assert 181 + 6 <= (long - short) / 1000 < 181 + 6 + 30
+    assert 195 + 6 <= (long - short) / 1000 < 195 + 6 + 30
     stalls = runs[1].measurement.stalls
     assert max(stalls, key=lambda reason: stalls[reason]) == "long_scoreboard"
 
 
 def test_the_barrier_of_a_cluster_that_the_kernel_does_not_declare_takes_its_time() -> None:
-    """Its machine code asks whether there is a cluster, and has another barrier for a block."""
+    """Its machine code asks whether there is a cluster, and has another barrier for a block.
+
+    With a fence for the release, an H200 took 337 clocks for it.
+    """
     runs = [launch("meet", 2, 32, [memlab.out(64, np.uint32), n], cluster=2) for n in (100, 600)]
     clock = clock_hz(loader.load_datasheet("h200"))
     assert clock is not None
     short, long = (run.measurement.time.median_s * clock for run in runs)
-    assert 181 < (long - short) / 500 < 181 + 80  # the instructions of the loop
+    assert 337 < (long - short) / 500 < 337 + 60  # the instructions of the loop
 
 
 def test_an_access_beyond_the_cluster_is_a_fault() -> None:
