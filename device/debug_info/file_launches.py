@@ -89,7 +89,7 @@ class SeveralLaunches(UsageError):
         first = shlex.quote(self.targets[0])
         super().__init__(
             f"{source} launches {len(entries)} kernels, {names}{more}: name one, as in {first}, "
-            "or run all with 'memlab run FILE.cu --all'"
+            f"or run all with 'memlab run {shlex.quote(source)} --all'"
         )
 
 

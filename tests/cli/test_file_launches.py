@@ -113,7 +113,8 @@ def test_several_launches_are_listed(capsys: pytest.CaptureFixture[str]) -> None
         "memlab run several.cu:copy",
         "memlab run several.cu:unknown",
     ]
-    assert "name one, as in 'several.cu:fill<float, 64>', or run all with" in printed.err
+    assert "name one, as in 'several.cu:fill<float, 64>', or run all with " in printed.err
+    assert "'memlab run several.cu --all'" in printed.err
     with pytest.raises(UsageError, match="launches 4 kernels"):
         memlab.check("several.cu")
 
