@@ -186,7 +186,7 @@ def tensor_map(
         swizzle: The span in bytes within which pieces of 16 bytes are exchanged: 32, 64 or 128.
         interleave: The bytes of a slice of channels: 16 or 32. The array has the dimensions
             (N, C / 8, H, W, 8), the last a slice, and the tensor all but this, whose slices the
-            others count; a copy has one slice of each pixel. See `memlab help arguments`.
+            others count; a copy has one slice of each pixel (`memlab help arguments`).
         promote: The bytes that the L2 fetches at least: 64, 128 or 256.
         fill: What lies outside the tensor: `zeros` or `nan`.
         conversion: Of float32 elements: `tf32`, `ftz` or `tf32-ftz`.
