@@ -106,25 +106,55 @@ extern "C" __global__ void addresses(u64 *out, const u64 *zero)
   }
 }
 
-// `out`: what the block of rank `actor` loads, then 48 words of each block of a cluster of two.
-extern "C" __global__ void accesses(u32 *out, int form, int variant, u32 actor)
+__device__ __forceinline__ void copy(u32 to, const u32 *from, u32 barrier)
+{
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 64, [%2];"
+               ::"r"(to), "l"(from), "r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void copy_shared(u32 to, u32 from, u32 barrier)
+{
+  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], 64, [%2];"
+               ::"r"(to), "r"(from), "r"(barrier) : "memory");
+}
+
+// `out`: what the block of rank `actor` loads, then of each block of a cluster of two 48 words, and
+// whether the access has arrived at its barrier (1) or not (0), for the forms that use one.
+extern "C" __global__ void accesses(u32 *out, const u32 *in, int form, int variant, u32 actor)
 {
   __shared__ __align__(1024) u32 memory[64];
+  __shared__ u64 barriers[1];
   u32 rank = rank_of_block(), lane = threadIdx.x, got = 0;
   u32 own = (u32)__cvta_generic_to_shared(memory), value = 0xABC0 + rank;
+  u32 own_barrier = (u32)__cvta_generic_to_shared(barriers);
   for (int i = lane; i < 64; i += 32) memory[i] = 0x1000 * (rank + 1) + i;
+  if (lane == 0) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 2;" ::"r"(own_barrier) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async;" ::: "memory");
+  }
   wait_for_cluster();
   if (rank == actor) {
-    u32 to = own;
-    if (variant == 1) to &= 0xFFFFFF;
-    if (variant == 2) to = mapa(own, (rank + 1) % blocks_of_cluster());
-    if (variant == 3) to = mapa(own, rank);
-    if (variant == 4) to = mapa(own, 7);
-    if (variant == 5) to |= 0x10000000;
-    if (variant == 6) to |= 0x80000000;
+    u32 to = own, barrier = own_barrier;
+#define EACH(change) to = change(to), barrier = change(barrier)
+#define BARE(address) (address) & 0xFFFFFF
+#define NEXT(address) mapa(address, (rank + 1) % blocks_of_cluster())
+#define SAME(address) mapa(address, rank)
+#define NOBODY(address) mapa(address, 7)
+#define BIT28(address) (address) | 0x10000000
+#define BIT31(address) (address) | 0x80000000
+    if (variant == 1) EACH(BARE);
+    if (variant == 2) EACH(NEXT);
+    if (variant == 3) EACH(SAME);
+    if (variant == 4) EACH(NOBODY);
+    if (variant == 5) EACH(BIT28);
+    if (variant == 6) EACH(BIT31);
+    u32 *pointer = (u32 *)((u64)(void *)memory - own + to) + 2;
     if (form == 7)
       asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];"
                    : "=r"(got) : "r"(to + 16 * (lane & 7)) : "memory");
+    else if (form == 22)
+      asm volatile("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {%1};"
+                   ::"r"(to + 16 * (lane & 7)), "r"(value) : "memory");
     else if (lane == 0)
       switch (form) {
 #define LOAD(opcode) asm volatile(opcode " %0, [%1+8];" : "=r"(got) : "r"(to) : "memory")
@@ -137,10 +167,42 @@ extern "C" __global__ void accesses(u32 *out, int form, int variant, u32 actor)
         case 4: ADD("atom.shared::cta.add.u32"); break;
         case 5: ADD("atom.shared::cluster.add.u32"); break;
         case 6: STORE("red.relaxed.cluster.shared::cluster.add.u32", 0x10000); break;
+        case 8:
+          asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\ncp.async.wait_all;"
+                       ::"r"(to), "l"(in) : "memory");
+          break;
+        case 9:
+          asm volatile("{ .reg .b64 s; mbarrier.arrive.shared::cta.b64 s, [%0]; }" ::"r"(barrier) : "memory");
+          break;
+        case 10:
+          asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+          break;
+        case 14: copy(to, in, barrier); break;
+        case 16:
+          asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0+8], %1, [%2];"
+                       ::"r"(to), "r"(value), "r"(barrier) : "memory");
+          break;
+        case 17: got = *(volatile u32 *)pointer; break;
+        case 18: *(volatile u32 *)pointer = value; break;
+        case 23: copy_shared(own + 128, to, own_barrier); break;
+        case 26: copy_shared(to + 128, own, barrier); break;
+        case 27: got = atomicAdd(pointer, 0x10000u); break;
       }
     if (lane == 0) out[0] = got;
+    __nanosleep(20000);
   }
   __syncwarp();
   wait_for_cluster();
+  bool arrives = form == 9 || form == 10, copies = form == 14 || form == 16 || form == 23 || form == 26;
+  if (lane == 0 && (arrives || copies)) {
+    u32 bytes = form == 16 ? 4 : 64, complete;
+    if (copies)
+      asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(own_barrier), "r"(bytes) : "memory");
+    for (int i = arrives; i < 2; ++i)
+      asm volatile("{ .reg .b64 s; mbarrier.arrive.shared::cta.b64 s, [%0]; }" ::"r"(own_barrier) : "memory");
+    asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(complete) : "r"(own_barrier) : "memory");
+    out[97 + rank] = complete;
+  }
   for (int i = lane; i < 48; i += 32) out[1 + 48 * rank + i] = memory[i];
 }

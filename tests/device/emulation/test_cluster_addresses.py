@@ -57,7 +57,8 @@ def test_accesses_go_to_the_block_that_the_address_names(
         form, variant, rank, blocks = (
             int(row[name]) for name in ("form", "variant", "rank", "cluster")
         )
-        args = [memlab.out(97, np.uint32), form, variant, rank]
+        given = np.arange(0xF000, 0xF100, dtype=np.uint32)
+        args = [memlab.out(99, np.uint32), given, form, variant, rank]
         if row["loaded"] == "fault":
             with pytest.raises(KernelFault):
                 launch("accesses", blocks, args)
@@ -71,3 +72,5 @@ def test_accesses_go_to_the_block_that_the_address_names(
             if value != 0x1000 * (block + 1) + place
         ]
         assert " ".join(changed) == row["changed"], row
+        if row["arrived"]:
+            assert " ".join(map(str, words[96 : 96 + blocks])) == row["arrived"], row
