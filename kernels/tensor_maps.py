@@ -205,8 +205,6 @@ def _check_rows(item: TensorMap, label: str) -> None:
     """Check the bytes of a row of the box, which lies in one piece in shared memory."""
     box = item.box
     row_bytes = box.extents[-1] * item.element_bytes
-    if box.interleave_bytes == 32 and box.swizzle_bytes != 32:
-        raise UsageError(f"{label}: interleave32 needs swizzle32: add it")
     steps = box.steps if box.corners is None else ()
     copied = (-(-extent // step) for extent, step in zip(box.extents, steps, strict=False))
     counted_bytes = prod(copied if steps else box.extents) * item.element_bytes

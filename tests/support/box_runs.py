@@ -50,7 +50,7 @@ def load(
 
 
 def store(
-    box: Box,
+    box: Box | Im2colBox,
     tensor: NDArray[np.uint8],
     initial: NDArray[np.uint32],
     operation: str = "",
@@ -60,6 +60,8 @@ def store(
     values = tensor.view(element_type(box.dtype))
     item = memlab.tensor_map(values, role="inout", **box.arguments())
     defines = (f'REDUCE="{operation}"',) if operation else ()
+    if isinstance(box, Im2colBox):
+        defines = (*defines, 'STORE_MODE="im2col_no_offs"')
     result = run("store", box, item, box.numbers(), initial, defines=defines, device=device)
     return np.asarray(result.outputs["map"]).view(np.uint8)
 

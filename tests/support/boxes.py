@@ -178,7 +178,7 @@ class Im2colBox:
 
     Attributes:
         dtype: NumPy's name of the element type.
-        shape: The tensor.
+        shape: The tensor; with interleave images, slices of channels, then the other dimensions.
         extents: Pixels and channels of a copy.
         at: The coordinates of its first element.
         lower: The lower corner.
@@ -186,6 +186,7 @@ class Im2colBox:
         offsets: Added to the place of each pixel.
         steps: As of a `Box`.
         swizzle: As of a `Box`.
+        interleave: As of a `Box`.
     """
 
     dtype: str
@@ -198,6 +199,9 @@ class Im2colBox:
     steps: tuple[int, ...] = ()
     swizzle: int = 0
     offset: int = 0
+    interleave: int = 0
+    fill: str = "zeros"
+    pitches: tuple[int, ...] = ()
 
     @property
     def width(self) -> int:
@@ -205,55 +209,95 @@ class Im2colBox:
         return np.dtype(getattr(ml_dtypes, self.dtype, self.dtype)).itemsize
 
     @property
+    def unit(self) -> int:
+        """Bytes of what a coordinate counts."""
+        return self.interleave or self.width
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from an element to the next along each dimension but the last."""
+        rows = (prod(self.shape[n:]) * self.unit for n in range(1, len(self.shape)))
+        return self.pitches or tuple(rows)
+
+    @property
+    def pixel_bytes(self) -> int:
+        """Bytes of a pixel of a copy: its channels, or one slice of them."""
+        return self.interleave or self.extents[1] * self.width
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the box in shared memory."""
-        return prod(self.extents) * self.width
+        return self.extents[0] * self.pixel_bytes
+
+    @property
+    def axes(self) -> range:
+        """The dimensions between the images and the channels."""
+        return range(2, len(self.shape)) if self.interleave else range(1, len(self.shape) - 1)
 
     def pixels(self) -> Iterator[tuple[int, ...]]:
-        """The coordinates of the pixels, images first, without the offsets."""
+        """The coordinates of the pixels, without the offsets."""
         steps = self.steps or (1,) * len(self.shape)
-        pixel = list(self.at[:-1])
+        pixel = list(self.at)
         for _ in range(self.extents[0]):
             yield tuple(pixel)
-            for axis in range(len(pixel) - 1, 0, -1):
+            for number, axis in reversed(list(enumerate(self.axes))):
                 pixel[axis] += steps[axis]
-                if pixel[axis] < self.shape[axis] + self.upper[axis - 1]:
+                if pixel[axis] < self.shape[axis] + self.upper[number]:
                     break
-                pixel[axis] = self.lower[axis - 1]
+                pixel[axis] = self.lower[number]
             else:
                 pixel[0] += steps[0]
 
+    def places(self) -> Iterator[tuple[int, int | None]]:
+        """As of a `Box`."""
+        strides, pieces = (*self.strides, self.unit), max(self.swizzle // 16, 1)
+        pitch = self.pixel_bytes if self.interleave else max(self.pixel_bytes, self.swizzle)
+        for number, pixel in enumerate(self.pixels()):
+            for place in range(0, self.pixel_bytes, self.width):
+                where = [*pixel]
+                for each, axis in zip(self.offsets, self.axes, strict=True):
+                    where[axis] += each
+                part = place if self.interleave else 0
+                if not self.interleave:
+                    where[-1] += place // self.width
+                inside = all(0 <= w < extent for w, extent in zip(where, self.shape, strict=True))
+                source = sum(w * s for w, s in zip(where, strides, strict=True)) + part
+                linear = self.offset + number * pitch + place
+                yield linear ^ ((linear >> 7) % pieces) << 4, source if inside else None
+
     def loaded(self, tensor: NDArray[np.uint8], shared: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Shared memory after a load."""
-        result, width = shared.copy(), self.width
-        elements = tensor.view(f"V{width}").reshape(self.shape)
-        pieces = max(self.swizzle // 16, 1)
-        for number, pixel in enumerate(self.pixels()):
-            where = (pixel[0], *(x + o for x, o in zip(pixel[1:], self.offsets, strict=True)))
-            inside = all(0 <= w < extent for w, extent in zip(where, self.shape[:-1], strict=True))
-            for channel in range(self.extents[1]):
-                pitch = max(self.extents[1] * width, self.swizzle)
-                linear = self.offset + number * pitch + channel * width
-                place = linear ^ ((linear >> 7) % pieces) << 4
-                of = self.at[-1] + channel
-                new = bytes(width)
-                if inside and 0 <= of < self.shape[-1]:
-                    new = elements[(*where, of)].tobytes()
-                result[place : place + width] = np.frombuffer(new, np.uint8)
+        result = shared.copy()
+        outside = NAN * (self.width // 2) if self.fill == "nan" else bytes(self.width)
+        for place, source in self.places():
+            new = tensor[source : source + self.width] if source is not None else list(outside)
+            result[place : place + self.width] = new
+        return result
+
+    def stored(self, tensor: NDArray[np.uint8], shared: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The tensor after a store."""
+        result = tensor.copy()
+        for place, target in self.places():
+            if target is not None:
+                result[target : target + self.width] = shared[place : place + self.width]
         return result
 
     @property
     def tensor_bytes(self) -> int:
         """The bytes of the whole tensor."""
-        return prod(self.shape) * self.width
+        extents = zip(self.shape, (*self.strides, self.unit), strict=True)
+        return sum((extent - 1) * stride for extent, stride in extents) + self.unit
 
     def arguments(self) -> dict[str, Any]:
         """What `memlab.tensor_map` takes besides the array."""
         return {
             "box": self.extents,
             "shape": self.shape,
+            "strides": self.strides,
             "step": self.steps or None,
             "swizzle": self.swizzle,
+            "interleave": self.interleave,
+            "fill": self.fill,
             "lower": self.lower,
             "upper": self.upper,
         }

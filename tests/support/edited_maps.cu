@@ -62,7 +62,11 @@ extern "C" __global__ void grouped(const __grid_constant__ CUtensorMap pattern, 
 }
 
 // Makes the map of bf16[4,40,64]:box[2,8,32]:step[1,2,1]:swizzle64, of another one or of zeros, and
-// shows it and that which is encoded so.
+// shows it and that which is encoded so; with INTERLEAVE, its dimensions count slices.
+#ifndef INTERLEAVE
+#define INTERLEAVE 0
+#endif
+
 extern "C" __global__ void all_fields(const __grid_constant__ CUtensorMap map,
                                       const __grid_constant__ CUtensorMap wanted,
                                       unsigned long long *out, int from_zeros)
@@ -87,7 +91,7 @@ extern "C" __global__ void all_fields(const __grid_constant__ CUtensorMap map,
   ptx::tensormap_replace_element_size(space, &edited, ptx::n32_t<2>(), 1);
   ptx::tensormap_replace_swizzle_mode(space, &edited, ptx::n32_t<2>());
   ptx::tensormap_replace_fill_mode(space, &edited, ptx::n32_t<0>());
-  ptx::tensormap_replace_interleave_layout(space, &edited, ptx::n32_t<0>());
+  ptx::tensormap_replace_interleave_layout(space, &edited, ptx::n32_t<INTERLEAVE / 16>());
   for (int i = 1; i < 16; ++i) {  // the first is the address
     out[i] = words[i];
     out[16 + i] = ((const unsigned long long *)&wanted)[i];

@@ -166,7 +166,9 @@ def watch_access(
             ]
             parts = [
                 (row.space, 0, part.mask, replace(instruction, **_fields(part)))
-                for part in parts_of(row.space, np.stack(words, axis=1), mask, chunk.segments)
+                for part in parts_of(
+                    row.space, np.stack(words, axis=1), address, mask, chunk.segments
+                )
             ]
         elif is_bulk_access(row):
             size = registers.read(step.instruction.operands[2], "u32")

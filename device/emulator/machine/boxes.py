@@ -33,7 +33,7 @@ class BoxPart:
 
 
 def parts_of(
-    space: str, boxes: Lanes, mask: Mask, segments: Mapping[str, Segment]
+    space: str, boxes: Lanes, addresses: Lanes, mask: Mask, segments: Mapping[str, Segment]
 ) -> Iterator[BoxPart]:
     """The parts of an access by lanes.
 
@@ -41,11 +41,13 @@ def parts_of(
         space: The state space that is accessed.
         boxes: For each lane, the generic address of its tensor map, and what `box_code.begin_rows`
             takes of its box, shape (lanes, 3); of im2col, shape (lanes, 4).
+        addresses: The addresses of the lanes, shape (lanes,).
         mask: The lanes.
         segments: The state spaces.
     """
+    boxes = np.column_stack((boxes, addresses))  # with interleave, they tell a coordinate
     for box in np.unique(boxes[mask], axis=0):
-        address, first, end, *others = box.tolist()
+        address, first, end, *others, place = box.tolist()
         lanes = mask & (boxes == box).all(axis=1)
         words = _map_words(address, segments)
         if words is None:  # the machine code finds the fault
@@ -55,7 +57,10 @@ def parts_of(
             size = words[tensors.SHARED]
             yield BoxPart(lanes, rows, size, tensors.SHARED_ALIGNMENT_BYTES)
         else:
-            ranges = _pixels(words, first, end, *others) if others else _rows(words, first, end)
+            if others:
+                ranges = _pixels(words, place, first, end, *others)
+            else:
+                ranges = _rows(words, first, end)
             yield BoxPart(lanes, *ranges, tensors.PIECE_BYTES)
 
 
@@ -98,30 +103,39 @@ def _rows(words: list[int], first: int, end: int) -> tuple[Lanes, int]:
     return rows, size
 
 
-def _pixels(words: list[int], first: int, end: int, other: int) -> tuple[Lanes, int]:
+def _pixels(words: list[int], place: int, first: int, end: int, other: int) -> tuple[Lanes, int]:
     """The channels inside the tensor, of the pixels of im2col that lie there."""
-    rank, width = words[tensors.LAYOUT] >> tensors.LAYOUT_RANK & 7, words[tensors.STRIDES]
+    layout, width = words[tensors.LAYOUT], words[tensors.STRIDES]
+    rank, slices = layout >> tensors.LAYOUT_RANK & 7, layout >> tensors.LAYOUT_INTERLEAVE & 3
     before, inside = first & _SPAN, first >> tensors.SPAN_BITS & _SPAN
-    points = np.array([end, other]).view(np.int32)[: rank - 1]
-    strides = np.array(words[tensors.STRIDES + 1 : tensors.STRIDES + rank])
-    dimensions = words[tensors.EXTENTS + 1 : tensors.EXTENTS + rank]
+    strides = np.array(words[tensors.STRIDES : tensors.STRIDES + rank])
+    points = np.array([0, *np.array([end, other]).view(np.int32)[: rank - 1]])
+    dimensions = words[tensors.EXTENTS : tensors.EXTENTS + rank]
     extents = np.array([word & 0xFFFFFFFF for word in dimensions])
-    steps = [words[tensors.STEPS] >> 8 * axis & 0xFF for axis in range(1, rank)]
+    steps = [words[tensors.STEPS] >> 8 * axis & 0xFF for axis in range(rank)]
     corners = np.array([words[tensors.LOWER], words[tensors.UPPER]], np.uint64).view(np.int16)
     lower, upper = corners.reshape(2, 4).tolist()
+    innermost = 1
+    if slices:  # the first coordinate is one of the pixel too
+        before, inside, innermost = 0, 1, 0
+        points[0] = (place - words[0] - int(points @ strides)) // width
     bits = tensors.OFFSET_BITS[rank]
-    moved = [first >> tensors.OFFSETS + bits * axis & (1 << bits) - 1 for axis in range(rank - 2)]
-    offsets = np.array([*moved, 0])
+    offsets = np.zeros(rank, np.int64)
+    crossed = range(innermost, rank - 2 + innermost)
+    for number, axis in enumerate(crossed):
+        offsets[axis] = first >> tensors.OFFSETS + bits * number & (1 << bits) - 1
     pixel, rows = points.tolist(), []
-    for _ in range(dimensions[0] >> 32):
-        place = pixel + offsets
-        if ((place >= 0) & (place < extents)).all():
-            rows.append(before * width + int((place - points) @ strides))
-        for axis, step in enumerate(steps):
-            pixel[axis] += step
-            if axis == rank - 2 or pixel[axis] < extents[axis] + upper[axis]:
+    for _ in range(dimensions[1] >> 32):
+        here = np.array(pixel) + offsets
+        if ((here >= 0) & (here < extents))[innermost:].all():
+            rows.append(before * width + int((here - points) @ strides))
+        for number, axis in enumerate(crossed):
+            pixel[axis] += steps[axis]
+            if pixel[axis] < extents[axis] + upper[number]:
                 break
-            pixel[axis] = lower[axis]
+            pixel[axis] = lower[number]
+        else:
+            pixel[-1] += steps[-1]
     if not rows or inside <= before:
         return np.zeros(1, np.int64), 0
     return np.array(rows), (inside - before) * width

@@ -51,12 +51,16 @@ def test_a_map_that_threads_wrote_and_fenced_is_no_mistake(in_shared: bool) -> N
 
 
 @pytest.mark.parametrize("from_zeros", [False, True])
-def test_all_fields_make_the_map_that_is_encoded_so(from_zeros: bool) -> None:
+@pytest.mark.parametrize("interleave", [0, 16])
+def test_all_fields_make_the_map_that_is_encoded_so(from_zeros: bool, interleave: int) -> None:
     values = np.zeros((64, 64), np.float32)
     edited = memlab.tensor_map(values, box=(4, 16), swizzle=128, fill="nan", conversion="tf32")
     wanted = "tensormap=bf16[4,40,64]:box[2,8,32]:step[1,2,1]:swizzle64"
+    if interleave:
+        wanted = wanted.replace("64]", "64,8]", 1) + ":strides[5120,128]:interleave16"
     out = memlab.inout(np.zeros((2, 16), np.uint64))
     args = [edited, wanted, out, int(from_zeros)]
-    result = memlab.run(f"{FILE}:all_fields", grid=1, block=1, args=args, device="h200")
+    launch: dict[str, Any] = {"grid": 1, "block": 1, "args": args, "device": "h200"}
+    result = memlab.run(f"{FILE}:all_fields", defines={"INTERLEAVE": interleave}, **launch)
     got, encoded = np.asarray(result.outputs["out"])
     np.testing.assert_array_equal(got, encoded)

@@ -140,6 +140,8 @@ def row_bytes(tensor: Tensor) -> int:
     if slices_of(tensor):
         step = max(step_of(tensor, 0), 1)
         count = (count + step - 1) // step
+        if tensor.layout >> tensors.LAYOUT_IM2COL & 1:
+            count = 1
     return count * tensor.strides[0]
 
 
@@ -170,8 +172,6 @@ def fault_of(tensor: Tensor, demands: int) -> int:
         return tensors.FAULTS["type"]
     if layout >> tensors.LAYOUT_IM2COL & 1 != demands >> 7 & 1:
         return tensors.FAULTS["mode"]
-    if slices_of(tensor) and layout >> tensors.LAYOUT_IM2COL & 1:
-        return tensors.FAULTS["interleave"]
     unaligned = tensor.address
     for axis in _OUTER:
         unaligned |= tensor.strides[axis]
@@ -231,25 +231,79 @@ def begin_rows(rows: Rows, tensor: Tensor, place: int, first: int, end: int, oth
 @compiled(inline=False)
 def begin_pixels(rows: Rows, tensor: Tensor, first: int, end: int, other: int) -> bool:
     """Begin a walk over pixels, whose `count` are the offsets; returns whether there is one."""
+    find_start(rows, tensor, first, end, other)
+    if rows.bytes <= 0:
+        return False
+    return find_pixel(rows, tensor)
+
+
+@compiled(inline=False)
+def find_start(rows: Rows, tensor: Tensor, first: int, end: int, other: int) -> None:
+    """Find the first pixel of a walk. With interleave, the first coordinate is one of it too."""
     width, rank = tensor.strides[0], tensor.layout >> tensors.LAYOUT_RANK & 7
     before, inside = first & _SPAN_MASK, first >> tensors.SPAN_BITS & _SPAN_MASK
     rows.skipped, rows.bytes = before * width, (inside - before) * width
     # The place is that of the channel at the tensor's first pixel.
     rows.index[1], rows.index[2] = low_half(end), end >> 32
     rows.index[3], rows.index[4] = low_half(other), other >> 32
-    for axis in range(1, _DIMENSIONS):
+    for axis in _AXES:
         rows.count[axis] = 0
-        if axis < rank:
+        if axis and axis < rank:
             rows.place -= rows.index[axis] * tensor.strides[axis]
+    slices = slices_of(tensor)
+    if slices:
+        rows.index[0] = rows.place - tensor.address >> _PIECE_SHIFT - 1 + slices
+        rows.place, rows.pitch, rows.skipped, rows.bytes = tensor.address, width, 0, width
     for of_rank, bits in tensors.OFFSET_BITS.items():
         if rank == of_rank:
             for number in range(of_rank - 2):
                 shift = tensors.OFFSETS + bits * number
-                rows.count[1 + number] = first >> shift & (1 << bits) - 1
+                offset = first >> shift & (1 << bits) - 1
+                if slices:
+                    rows.count[number] = offset
+                else:
+                    rows.count[1 + number] = offset
     rows.left, rows.number = span_of(tensor, 1), 0
-    if rows.bytes <= 0:
-        return False
-    return find_pixel(rows, tensor)
+
+
+@compiled
+def innermost_of(tensor: Tensor) -> int:
+    """The first dimension of a pixel: that of channels lies before it, unless they are slices."""
+    return 0 if slices_of(tensor) else 1
+
+
+@compiled
+def crosses_pixels(tensor: Tensor, axis: int) -> bool:
+    """Whether the walk over pixels goes along a dimension, and not at its end to the next image."""
+    innermost = innermost_of(tensor)
+    rank = tensor.layout >> tensors.LAYOUT_RANK & 7
+    return axis >= innermost and axis < rank - 2 + innermost
+
+
+@compiled
+def upper_of(tensor: Tensor, axis: int) -> int:
+    """Where the pixels of a dimension end."""
+    end = tensor.extents[axis] & 0xFFFFFFFF
+    return end + corner_of(tensor.upper, axis - innermost_of(tensor))
+
+
+@compiled(inline=False)
+def fault_of_pixels(
+    tensor: Tensor, is_load: bool, place: int, first: int, end: int, other: int
+) -> int:
+    """The address that stands for what an NVIDIA H200 refuses of a copy of im2col; 0 if nothing."""
+    rows = room(Rows)[0]
+    rows.place = place
+    find_start(rows, tensor, first, end, other)
+    for axis in _AXES:
+        if crosses_pixels(tensor, axis):
+            point, number = rows.index[axis], axis - innermost_of(tensor)
+            low, high = corner_of(tensor.lower, number), corner_of(tensor.upper, number)
+            if not is_load and (low < 0 or high > 0):
+                return tensors.FAULTS["corners"]
+            if point < low or point >= upper_of(tensor, axis):
+                return tensors.FAULTS["pixel"]
+    return 0
 
 
 @compiled
@@ -259,9 +313,9 @@ def low_half(word: int) -> int:
 
 
 @compiled
-def corner_of(word: int, axis: int) -> int:
+def corner_of(word: int, number: int) -> int:
     """A coordinate of a corner of im2col."""
-    return (word >> 16 * (axis - 1) & 0xFFFF ^ 1 << 15) - (1 << 15)
+    return (word >> 16 * number & 0xFFFF ^ 1 << 15) - (1 << 15)
 
 
 @compiled
@@ -270,8 +324,8 @@ def find_pixel(rows: Rows, tensor: Tensor) -> bool:
     rank = tensor.layout >> tensors.LAYOUT_RANK & 7
     while rows.left:
         address, outside = rows.place + rows.skipped, 0
-        for axis in _OUTER:
-            if axis < rank:
+        for axis in _AXES:
+            if axis >= innermost_of(tensor) and axis < rank:
                 point = rows.index[axis] + rows.count[axis]
                 address += point * tensor.strides[axis]
                 if point < 0 or point >= tensor.extents[axis] & 0xFFFFFFFF:
@@ -288,14 +342,14 @@ def leave_pixel(rows: Rows, tensor: Tensor) -> None:
     """Go to the next pixel: along the innermost dimension that has one before its upper corner."""
     rank = tensor.layout >> tensors.LAYOUT_RANK & 7
     rows.left, rows.number = rows.left - 1, rows.number + 1
-    for axis in _OUTER:
-        rows.index[axis] += step_of(tensor, axis)
+    for axis in _AXES:
         if axis == rank - 1:
-            return
-        upper = (tensor.extents[axis] & 0xFFFFFFFF) + corner_of(tensor.upper, axis)
-        if rows.index[axis] < upper:
-            return
-        rows.index[axis] = corner_of(tensor.lower, axis)
+            rows.index[axis] += step_of(tensor, axis)
+        elif crosses_pixels(tensor, axis):
+            rows.index[axis] += step_of(tensor, axis)
+            if rows.index[axis] < upper_of(tensor, axis):
+                return
+            rows.index[axis] = corner_of(tensor.lower, axis - innermost_of(tensor))
 
 
 @compiled
@@ -445,7 +499,11 @@ def take_box(
         ):
             fault = tensors.FAULTS["before"]
         elif fault == 0 and site.space == GLOBAL:
-            fault = count_box(context, site, warp, tensor, address, first, end, other)
+            if tensor.layout >> tensors.LAYOUT_IM2COL & 1:
+                is_load = site.kind == _LOAD
+                fault = fault_of_pixels(tensor, is_load, address, first, end, other)
+            if fault == 0:
+                fault = count_box(context, site, warp, tensor, address, first, end, other)
         elif fault == 0:
             if address & tensors.SHARED_ALIGNMENT_BYTES - 1:
                 fault = tensors.FAULTS["alignment"]

@@ -102,7 +102,10 @@ _FAULT_TEXTS = {
     "start": f"a box begins at a multiple of {PIECE_BYTES} bytes in a row of its tensor: choose "
     "the first coordinate so",
     "type": "this reduction does not take the element type of the map",
-    "interleave": "maps with interleaved channels for im2col need a GPU",
+    "pixel": "a copy of im2col begins outside the corners of its map: choose the coordinates of a "
+    "pixel between them",
+    "corners": "a store of im2col takes a map whose corners lie in its tensor: lower ones of at "
+    "least 0, upper ones of at most 0",
     "layout": f"the tensor of the map lies at an address, or has strides, that are no multiples of "
     f"{PIECE_BYTES} bytes, or of {2 * PIECE_BYTES} with interleave32: replace them by such",
     "outside": "the tensor of the map lies outside its array",
