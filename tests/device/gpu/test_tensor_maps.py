@@ -57,3 +57,9 @@ def test_a_map_that_the_driver_refuses_is_named(monkeypatch: pytest.MonkeyPatch)
     ) as caught:
         tensor_maps.encode(item, 4096)
     assert "\n" not in str(caught.value)
+
+
+def test_interleaved_maps_are_encoded_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, (_, *others) = asked(monkeypatch, TensorBox((1, 1, 8), (), 32, 32))
+    rows = [64 * 32, 8 * 64 * 32]
+    assert others[2:] == [4096, [64, 8, 6], rows, [8, 1, 1], [1, 1, 1], 2, 1, 0, 0]
