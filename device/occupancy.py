@@ -137,6 +137,28 @@ def compute_occupancy(properties: DeviceProperties, block: BlockRequirements) ->
     )
 
 
+def resident_blocks(properties: DeviceProperties, blocks_per_sm: int, cluster_blocks: int) -> int:
+    """The blocks that a device holds at once.
+
+    A cluster lies in one group of SMs (`gpcs_by_sms`) that has at least as many SMs as the cluster
+    has blocks; so `cudaOccupancyMaxActiveClusters` of an H200 counts. Where the groups are unknown,
+    the whole device counts as one.
+
+    Args:
+        properties: The device, with a known number of multiprocessors.
+        blocks_per_sm: Blocks that an SM holds.
+        cluster_blocks: Blocks of a cluster; 1 where blocks form none.
+    """
+    count = properties.multiprocessor_count or 0
+    groups = properties.gpcs_by_sms if cluster_blocks > 1 else {}
+    clusters = sum(
+        int(number) * (int(sms) * blocks_per_sm // cluster_blocks)
+        for sms, number in (groups or {str(count): 1}).items()
+        if int(sms) >= cluster_blocks
+    )
+    return clusters * cluster_blocks
+
+
 def check_all_resident(launch: Launch, properties: DeviceProperties, resident: Occupancy) -> None:
     """Refuse a grid whose blocks wait for each other, and are not all resident at once.
 
@@ -146,7 +168,7 @@ def check_all_resident(launch: Launch, properties: DeviceProperties, resident: O
     """
     if properties.multiprocessor_count is None:
         return
-    most = resident.blocks_per_sm * properties.multiprocessor_count
+    most = resident_blocks(properties, resident.blocks_per_sm, launch.cluster_blocks)
     if launch.blocks > most:
         raise UsageError(
             f"the blocks of {launch.kernel} wait for the whole grid, so all must be resident: "

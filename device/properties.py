@@ -128,6 +128,7 @@ class DeviceProperties(Presentable):
         store_completion_s: How much longer than its instructions a kernel takes that stores to
             global memory: until the stores are complete.
         dram_access_bytes: Bytes that DRAM reads for one missed 32-byte sector.
+        gpcs_by_sms: How many groups of SMs there are in which a cluster can lie, by their SMs.
         dram_launch_bytes: Bytes that a launch reads from DRAM besides its machine code and what its
             threads access, with cold caches: parameters and descriptors; 0 if unknown.
         register_latency_clocks: From an FMA to a dependent FMA.
@@ -265,6 +266,7 @@ class DeviceProperties(Presentable):
     l2_bytes_per_clock: float | None = None
     l2_write_bytes_per_clock: float | None = None
     dram_access_bytes: int | None = None
+    gpcs_by_sms: Mapping[str, float] = field(default_factory=dict)
     dram_launch_bytes: int | None = None
     blocks_per_clock: float | None = None
     shortest_kernel_s: float | None = None

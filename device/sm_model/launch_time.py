@@ -17,6 +17,7 @@ import numpy as np
 from memlab.device import time_model
 from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.measurement import Occupancy, Time
+from memlab.device.occupancy import resident_blocks
 from memlab.device.properties import (
     LINE_BYTES,
     SECTOR_BYTES,
@@ -128,7 +129,7 @@ def estimate(
         slots: Blocks that an SM holds at once.
         properties: The device.
     """
-    count = properties.multiprocessor_count or 1
+    count = _usable_sms(profile, properties)
     busiest = math.ceil(blocks / count)
     rates = device_rates(profile, blocks, properties)
     active = blocks / busiest  # SMs, as many as would all be as busy as the busiest
@@ -196,7 +197,7 @@ def _clocks_per_block(starts: Floats, slots: int, clocks: float) -> float:
 
 def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperties) -> Rates:
     """The rates of one SM with its share of the device."""
-    count, clock = properties.multiprocessor_count or 1, clock_hz(properties) or 1.0
+    count, clock = _usable_sms(profile, properties), clock_hz(properties) or 1.0
     active = blocks / math.ceil(blocks / count)
     threads = len(profile.active) * _LANES_MOST
     start = figure_at(properties.block_start_clocks_by_threads, threads) or (
@@ -252,6 +253,11 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
         cluster_clocks=cluster_clocks if profile.cluster_blocks > 1 else opening,
         remote_sector_clocks=_remote_sector_clocks(profile),
     )
+
+
+def _usable_sms(profile: LaunchProfile, properties: DeviceProperties) -> int:
+    """The SMs that blocks can lie on: those that hold no whole cluster are left out."""
+    return resident_blocks(properties, 1, profile.cluster_blocks) or 1
 
 
 def _remote_sector_clocks(profile: LaunchProfile) -> float:

@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from paths import DATA
 
 from memlab.device.datasheets import loader
-from memlab.device.occupancy import BlockRequirements, block_allocation, compute_occupancy
+from memlab.device.occupancy import (
+    BlockRequirements,
+    block_allocation,
+    compute_occupancy,
+    resident_blocks,
+)
 from memlab.errors import DeviceError, UsageError
 
 H200 = loader.load_datasheet("h200")
@@ -125,3 +130,20 @@ def test_the_carveout_never_costs_a_block(device, threads, registers, shared):
     everything = properties.max_shared_memory_per_multiprocessor_bytes
     others = min(limit for name, limit in result.limits.items() if name != "shared memory")
     assert result.blocks_per_sm == min(others, everything // allocated if allocated else others)
+
+
+def test_active_clusters_are_those_the_driver_of_an_h200_counts():
+    h200 = loader.load_datasheet("h200")
+    with (DATA / "h200-active-clusters.csv").open() as file:
+        rows = [{name: int(value) for name, value in row.items()} for row in csv.DictReader(file)]
+    alone = {(row["bytes"], row["threads"]): row["active"] for row in rows if row["cluster"] == 1}
+    assert len(rows) == 156
+    for row in rows:
+        blocks = alone[row["bytes"], row["threads"]] // 132
+        found = resident_blocks(h200, blocks, row["cluster"])
+        assert found == row["active"] * row["cluster"], row
+
+
+def test_groups_of_sms_that_are_unknown_do_not_divide_a_device():
+    h200 = replace(loader.load_datasheet("h200"), gpcs_by_sms={})
+    assert resident_blocks(h200, 2, 8) == 264
