@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from mmap import mmap
 from typing import Any
 from weakref import ReferenceType
 
@@ -41,7 +42,9 @@ class Workspace:
 
     def __init__(self) -> None:
         self.chunk: ReferenceType[Any] | None = None
-        self.patterns: NDArray[np.void] = np.zeros(MOST_PATTERNS, PATTERN)
+        # Pages of the system are zeros without being touched: a launch uses few of 3 MB.
+        pages = mmap(-1, MOST_PATTERNS * PATTERN.itemsize)
+        self.patterns: NDArray[np.void] = np.frombuffer(pages, PATTERN)
         self._buffer = np.zeros(0, np.uint8)
         self._chunks = 0
 
@@ -95,11 +98,10 @@ class ChunkContext:
         self.record = np.zeros((), CONTEXT)
         self.address = self.record.ctypes.data
         self.frames = self.point("frames", workspace.frames(warps, self.layout.size))
-        for name, values in threads.special_registers().items():
-            if name in self.layout.offsets:
-                lanes = np.broadcast_to(values, threads.lanes)
-                words = lanes_to_words(lanes) if lanes.dtype == np.bool_ else lanes
-                self.layout.view(self.frames, name)[...] = words.reshape(warps, -1)
+        for name, values in threads.special_registers(self.layout.offsets).items():
+            lanes = np.broadcast_to(values, threads.lanes)
+            words = lanes_to_words(lanes) if lanes.dtype == np.bool_ else lanes
+            self.layout.view(self.frames, name)[...] = words.reshape(warps, -1)
         self.counters = self.point("counters", np.zeros((steps, len(COUNTERS)), np.int64))
         self.lanes_off = self.point("lanes_off", np.zeros(steps, np.int64))
         self.lanes_change = self.point("lanes_change", np.zeros(steps + 1, np.int64))

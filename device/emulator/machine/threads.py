@@ -7,7 +7,7 @@ never alive.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from memlab.device.emulator.isa.special_registers import (
     EXPLICIT_CLUSTER,
     GRID_WORKSPACE_REGISTERS,
+    THREAD_REGISTERS,
 )
 from memlab.device.emulator.machine.memory import Lanes, Mask
 from memlab.device.emulator.program.lowering import source_excerpt
@@ -138,8 +139,8 @@ class Threads:
         text = self._source[line - 1].strip() if 0 < line <= len(self._source) else ""
         return f"{where}, line {line}: {source_excerpt(text)}"
 
-    def special_registers(self) -> dict[str, Lanes]:
-        """The values of `isa.special_registers.THREAD_REGISTERS`, by name.
+    def special_registers(self, names: Collection[str] = THREAD_REGISTERS) -> dict[str, Lanes]:
+        """The values of some of `isa.special_registers.THREAD_REGISTERS`, by name.
 
         Each has shape (lanes,), or () where it is the same for all lanes.
         """
@@ -162,9 +163,11 @@ class Threads:
         lanes = {
             name: np.tile(values.astype(np.uint32), len(blocks))
             for name, values in per_thread.items()
+            if name in names
         }
         for name, values in self.block_registers().items():
-            lanes[name] = np.repeat(values.astype(np.uint32), grid.padded_threads)
+            if name in names:
+                lanes[name] = np.repeat(values.astype(np.uint32), grid.padded_threads)
         for axis, name in enumerate("xyz"):
             lanes[f"%ntid.{name}"] = np.array(grid.block[axis], np.uint32)
             lanes[f"%nctaid.{name}"] = np.array(grid.grid[axis], np.uint32)
@@ -180,7 +183,7 @@ class Threads:
         for word, name in enumerate(GRID_WORKSPACE_REGISTERS):
             lanes[name] = np.array(grid.workspace >> 32 * word & 0xFFFFFFFF, np.uint32)
         lanes["%nwarpid"] = np.array(grid.padded_threads // WARP_SIZE, np.uint32)
-        return lanes
+        return {name: values for name, values in lanes.items() if name in names}
 
     def block_registers(self) -> dict[str, Lanes]:
         """Those of `special_registers` that differ between blocks: by name, shape (blocks,)."""
