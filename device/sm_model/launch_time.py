@@ -97,6 +97,7 @@ _MIXED_SHARE = 1 / 3
 """Of traffic that is written, from which reads wait as long for writes as at a half
 (`tests/data/h200-loaded.csv`)."""
 _WHOLE_SECTORS = 3.9  # of a line, in the mean of its requests: all four
+_ROUNDING = 0.1  # of a sector
 _NO_WINDOW = 1e6
 _DEFAULT_ACCESS = Access(1.0, 1.0, 4.0)
 
@@ -391,7 +392,7 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         step["latency"] = max(issue.latency - _BEFORE_L1_CLOCKS, 0.0)
         if instruction.name == "ATOMS" and access.sharing_lanes > 1:
             _share_address(step, instruction, access.sharing_lanes, properties)
-        _set_levels(step, access)
+        _set_levels(step, access, issue.width)
         _reach_others(step, issue, access, profile)
         if copies:  # by the copy engine, past the data stage
             step["passes"], step["lines"] = 0.0, max(access.sectors / _LINE_SECTORS, 1e-3)
@@ -422,10 +423,15 @@ def _set_issue(
     step["dispatch"] = dispatch_clocks(instruction)
 
 
-def _set_levels(step: Steps, access: Access) -> None:
-    """Set the lines of a request, and what serves them."""
+def _set_levels(step: Steps, access: Access, width: int) -> None:
+    """Set the lines of a request, and what serves them.
+
+    Lines lie together where all of their sectors are read, or where 32 lanes of some bytes read as
+    many sectors as they fill, and one more where they begin within a sector.
+    """
     step["lines"], step["sectors"] = max(access.lines, 1e-3), access.sectors
-    step["whole"] = access.sectors >= _WHOLE_SECTORS * access.lines > 0
+    is_filled = width - _ROUNDING <= access.sectors <= width + 1 + _ROUNDING
+    step["whole"] = is_filled or access.sectors >= _WHOLE_SECTORS * access.lines > 0
     step["missed"], step["dram"] = access.missed, access.dram
     step["joined"], step["joined_dram"] = access.joined, access.joined_dram
     step["l2_joined_dram"] = access.l2_joined_dram
