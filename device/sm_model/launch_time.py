@@ -369,6 +369,7 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         step, issue = steps[number], issue_of(instruction, properties)
         previous = profile.code.instructions[number - 1] if number else None
         _set_issue(step, issue, instruction, previous)
+        step["dispatch"] = dispatch_clocks(instruction, properties)
         if issue.kind in (Kind.TEST, Kind.CHANGE, Kind.COPY):
             step["site"] = sites.get(number, -1)
         if issue.kind == Kind.PRODUCT:
@@ -420,7 +421,6 @@ def _set_issue(
     step["reads"] = register_reads(instruction, previous)
     step["window"] = READ_WINDOW_CLOCKS if issue.kind == Kind.FIXED else _NO_WINDOW
     step["resolving"] = resolving_clocks(instruction)
-    step["dispatch"] = dispatch_clocks(instruction)
 
 
 def _set_levels(step: Steps, access: Access, width: int) -> None:

@@ -232,12 +232,14 @@ def _clocks(lanes: Mapping[str, float], pipe: str, otherwise: float) -> float:
 
 _WIDE_DISPATCH_CLOCKS, _ADDEND_CLOCKS = 2.0, 1.0
 """Clocks in which a sub-core issues nothing behind a product of 64 bits, and one more where it adds
-two registers to it: `tests/data/h200-issue.csv`."""
+two registers to it, on Hopper: `tests/data/h200-issue.csv`. Of other architectures nothing is
+known."""
 
 
-def dispatch_clocks(step: MachineInstruction) -> float:
+def dispatch_clocks(step: MachineInstruction, properties: DeviceProperties) -> float:
     """Clocks behind an instruction in which its sub-core issues nothing, of any warp."""
-    if step.name != "IMAD" or not _is_wide(step.opcode):
+    is_wide = step.name == "IMAD" and _is_wide(step.opcode)
+    if not is_wide or properties.compute_capability[0] != _HOPPER:
         return 0.0
     addend = step.operands[-1].lstrip("-") if step.operands else ""
     added = addend.startswith("R") and not addend.startswith("RZ")
