@@ -26,6 +26,7 @@ _HASH = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 over the golden ratio (Knuth, TAO
 _SECTORS = 4  # of a line
 _SECTOR_BITS = (1 << _SECTORS) - 1
 _HOME_SHIFT, _HOME_BITS = 20, (1 << 16) - 1  # bits of a line's hash that choose its partition
+_MULTIPROCESSORS = 1 << 20  # by which an instruction's number is multiplied in an asker's
 _READER_BITS = 16
 _MOST_READERS = (1 << _READER_BITS) - 1
 
@@ -40,10 +41,9 @@ class Line(Record):
     older: Int32
     chained: Int32  # the next one with the same hash
     asked: int  # when sectors of it were asked for last; -1 for never
-    asker: Int32  # the multiprocessor that asked
-    coming: Int32  # a bit per sector that it asked for then
+    asker: int  # by which multiprocessor and instruction: see `_MULTIPROCESSORS`
+    coming: Int32  # a bit per sector that they asked for then
     remote: Int32  # those among them that come from memory
-    padding: Int32
     time: int  # of the last read
     readers: int  # how many reads of each sector there were at that time: 16 bits each
 
@@ -161,6 +161,7 @@ def replay(state: Replay, start: int, stop: int) -> int:
         line, sectors = place >> _SECTORS, place & _SECTOR_BITS
         counts, kind = state.counts[index], state.kinds[index]
         owner, moment = state.owners[access], state.moments[access]
+        asker = owner + index * _MULTIPROCESSORS
         counts.accesses += count_bits(sectors)
         if kind == LOCAL_STORE:
             read(state.l1[state.owners[access]], line, sectors)
@@ -170,7 +171,7 @@ def replay(state: Replay, start: int, stop: int) -> int:
         if kind == LOAD:
             missing = read(state.l1[owner], line, sectors)
             held = state.l1[owner].lines[state.l1[owner].newest]
-            coming = sectors & ~missing & coming_at(held, owner, moment)
+            coming = sectors & ~missing & coming_at(held, asker, moment)
             counts.l1_hits += count_bits(sectors & ~missing)
             counts.joined += count_bits(coming)
             counts.joined_memory += count_bits(coming & held.remote)
@@ -180,7 +181,7 @@ def replay(state: Replay, start: int, stop: int) -> int:
         if kind == ATOMIC:
             home = home_of(state, line)
             counts.atomic_misses += count_bits(
-                fetch(state, counts, home, line, sectors, owner, moment)
+                fetch(state, counts, home, line, sectors, asker, moment)
             )
             home.lines[home.newest].dirty |= sectors
             continue
@@ -188,37 +189,37 @@ def replay(state: Replay, start: int, stop: int) -> int:
         count_readers(state, counts, use(near, line), sectors, state.times[access])
         absent = sectors & ~use(near, line).valid
         counts.l2_misses += count_bits(absent)
-        waiting = sectors & ~absent & coming_at(use(near, line), owner, moment)
+        waiting = sectors & ~absent & coming_at(use(near, line), asker, moment)
         read_now = 0
         if absent:
             home = home_of(state, line)
-            waiting |= absent & coming_at(use(home, line), owner, moment)
-            read_now = fetch(state, counts, home, line, absent, owner, moment)
+            waiting |= absent & coming_at(use(home, line), asker, moment)
+            read_now = fetch(state, counts, home, line, absent, asker, moment)
             waiting &= ~read_now
             counts.memory_reads += count_bits(read_now)
             read(near, line, sectors)
-            ask(use(near, line), read_now | waiting, read_now | waiting, owner, moment)
+            ask(use(near, line), read_now | waiting, read_now | waiting, asker, moment)
         counts.l2_joined_memory += count_bits(waiting)
         if kind == LOAD:
             held = state.l1[owner].lines[state.l1[owner].newest]
-            ask(held, sectors, read_now | waiting, owner, moment)
+            ask(held, sectors, read_now | waiting, asker, moment)
     return 0
 
 
 @compiled
-def coming_at(place: Line, owner: int, moment: int) -> int:
-    """The sectors of a line that a multiprocessor has asked for at this time."""
+def coming_at(place: Line, asker: int, moment: int) -> int:
+    """The sectors of a line that warps have asked for by the same instruction at this time."""
     coming = 0
-    if place.asked == moment and place.asker == owner:
+    if place.asked == moment and place.asker == asker:
         coming = place.coming
     return coming
 
 
 @compiled
-def ask(place: Line, sectors: int, remote: int, owner: int, moment: int) -> None:
-    """Note that a multiprocessor asks for sectors of a line, some of which come from memory."""
-    if place.asked != moment or place.asker != owner:
-        place.asked, place.asker, place.coming, place.remote = moment, owner, 0, 0
+def ask(place: Line, sectors: int, remote: int, asker: int, moment: int) -> None:
+    """Note that a warp asks for sectors of a line, some of which come from memory."""
+    if place.asked != moment or place.asker != asker:
+        place.asked, place.asker, place.coming, place.remote = moment, asker, 0, 0
     place.coming |= sectors
     place.remote |= remote
 
@@ -245,7 +246,7 @@ def home_of(state: Replay, line: int) -> Cache:
 
 @compiled
 def fetch(
-    state: Replay, counts: Counts, home: Cache, line: int, sectors: int, owner: int, moment: int
+    state: Replay, counts: Counts, home: Cache, line: int, sectors: int, asker: int, moment: int
 ) -> int:
     """Read sectors from the partition in front of their memory: those that it did not hold."""
     missing = read(home, line, sectors)
@@ -255,7 +256,7 @@ def fetch(
         if missing & bits << unit:
             counts.fetches += 1
             place.valid |= bits << unit
-            ask(place, bits << unit, bits << unit, owner, moment)
+            ask(place, bits << unit, bits << unit, asker, moment)
         unit += state.fetched_sectors
     return missing
 

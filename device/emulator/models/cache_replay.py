@@ -75,11 +75,10 @@ class InstructionTraffic:
         memory_reads: Those among them that no partition held.
         atomic_misses: Those of atomics that the L2 did not hold.
         fetches: Accesses to DRAM, each of `CacheGeometry.dram_access_bytes`.
-        joined: Those among `l1_hits` that come only now, since a read of the same multiprocessor at
-            the same time has asked for them.
+        joined: Those among `l1_hits` that come only now: the same instruction of another warp of
+            the multiprocessor has asked for them at the same time.
         joined_memory: Those among them that come from DRAM.
-        l2_joined_memory: Those that reads of the L2 wait for which did not ask DRAM for them, since
-            another read of the same multiprocessor did at the same time.
+        l2_joined_memory: Those that the L2 has asked DRAM for in the same way.
     """
 
     accesses: IntArray
