@@ -51,7 +51,8 @@ def fetches_per_sector(execution: Execution, block: tuple[int, int, int]) -> Map
     with contextlib.suppress(_EnoughError, KernelFault, EmulationTimeoutError):
         execution.run(first_of_clusters(execution, np.array([block])), observers=[log])
     execution.reset()
-    return {load: log.fetches[load] / sectors for load, sectors in log.sectors.items()}
+    read = {load: sectors for load, sectors in log.sectors.items() if sectors}  # else zeros alone
+    return {load: log.fetches[load] / sectors for load, sectors in read.items()}
 
 
 def _copies(program: Program) -> Mapping[int, int]:

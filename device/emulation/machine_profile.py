@@ -203,14 +203,15 @@ def _mean_access(
     """The mean request of some PTX instructions that one of the machine code stands for.
 
     `cp.async` is a load and a store in the PTX that the emulator executes: the load has the lines
-    and sectors, the store the wavefronts in shared memory.
+    and sectors, the store the wavefronts in shared memory. Of one that only writes zeros, there is
+    no load.
     """
     stores = {index for index in indices if is_async_copy_store(program.steps[index].instruction)}
     loads = [index for index in indices if index not in stores]
     remote = sum(tally.remote_requests[index] for index in loads)
     own = sum(tally.requests[index] for index in loads)
-    requests = max(own, 1)
-    lines = sum(tally.wavefronts[index] for index in loads) / requests if own else 1.0
+    requests = max(own, sum(tally.requests[index] for index in stores), 1)
+    lines = sum(tally.wavefronts[index] for index in loads) / requests if own or stores else 1.0
     passes = sum(tally.wavefronts[index] for index in stores) / requests if stores else lines
     sectors = missed = dram = held = joined = joined_dram = l2_held = l2_joined_dram = 0.0
     for index in loads:
@@ -237,6 +238,6 @@ def _mean_access(
         sharing_lanes=_sharing_lanes(indices, program, tally),
         slice_passes=max(met.slice_passes for met in atomics),
         sector_passes=max(met.sector_passes for met in atomics),
-        remote=remote / (own + remote),
+        remote=remote / (own + remote) if remote else 0.0,
         remote_sectors=sum(tally.remote_sectors[index] for index in indices) / max(remote, 1),
     )

@@ -10,7 +10,7 @@ from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
 from memlab.device.emulation.device import emulate
 from memlab.device.sm_model.profile import Access, LaunchProfile
-from memlab.kernels.launch import Buffer, InMemoryArray, Launch
+from memlab.kernels.launch import Buffer, InMemoryArray, Launch, Scalar
 
 H200 = loader.load_datasheet("h200")
 THREADS = 256
@@ -25,13 +25,13 @@ SHARED_ROW = """extern "C" __global__ void k(const float *x, float *y)
     y[blockIdx.x * 256 + threadIdx.x] = x[blockIdx.x * 32 + threadIdx.x % 32];
 }
 """
-COPY = """extern "C" __global__ void k(const char *x, float *y)
+COPY = """extern "C" __global__ void k(const char *x, float *y, int bytes)
 {
     __shared__ __align__(128) char tile[64 * ROW];
     int row = threadIdx.x / 4, part = threadIdx.x % 4 * 16;
     unsigned to = __cvta_generic_to_shared(tile + row * ROW + part);
     const char *from = x + (blockIdx.x * 64 + row) * 128 + part;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes));
     asm volatile("cp.async.wait_all;");
     __syncthreads();
     y[blockIdx.x * 256 + threadIdx.x] = tile[row * ROW + part];
@@ -79,12 +79,13 @@ def test_a_sector_that_waits_for_dram_has_the_bytes_that_dram_reads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row_bytes", "sectors", "wavefronts"),
-    # Rows of 80 bytes as those of `mma-half`: an H200 reads 24 sectors of 16.
-    [(64, 16, 4), (80, 24, 8)],
+    ("row_bytes", "copied_bytes", "lines", "sectors", "wavefronts"),
+    # Rows of 80 bytes as those of `mma-half`: an H200 reads 24 sectors of 16. A copy of no bytes
+    # writes zeros.
+    [(64, 16, 8, 16, 4), (80, 16, 8, 24, 8), (64, 0, 0, 0, 4)],
 )
 def test_a_copy_to_shared_memory_is_one_access(
-    row_bytes: int, sectors: float, wavefronts: float
+    row_bytes: int, copied_bytes: int, lines: float, sectors: float, wavefronts: float
 ) -> None:
     """A warp copies 8 rows of 64 bytes, each in a line of its own."""
     blocks = 264
@@ -92,14 +93,15 @@ def test_a_copy_to_shared_memory_is_one_access(
         COPY,
         Buffer("x", (blocks * 64 * 128,), "int8", "in"),
         Buffer("y", (blocks * THREADS,), "float32", "out"),
+        Scalar("bytes", "int32", copied_bytes),
         blocks=blocks,
         threads=THREADS,
         defines={"ROW": str(row_bytes)},
     )
     access = access_of(profile_of(launch), "LDGSTS")
-    assert (access.lines, access.sectors) == (8, sectors)
+    assert (access.lines, access.sectors) == (lines, sectors)
     assert access.passes == wavefronts
-    assert access.missed == 1
+    assert access.missed == (1 if copied_bytes else 0)
 
 
 def test_warps_wait_for_what_another_one_has_asked_for() -> None:
