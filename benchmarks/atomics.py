@@ -18,17 +18,17 @@ from benchmarks.coalescer import compiled
 SOURCE = Path(__file__).with_name("atomics.cu")
 
 
-def measure(folder: Path) -> int:
-    """Measure all cases; return 0, or 1 where a launch failed."""
+def measure(source: Path, folder: Path) -> int:
+    """Compile and run a program that prints its table; return 0, or 1 where a launch failed."""
     folder.mkdir(parents=True, exist_ok=True)
-    program = compiled(SOURCE, folder)
+    program = compiled(source, folder)
     done = subprocess.run([program], check=False, capture_output=True, text=True)
     program.unlink()
     sys.stderr.write(done.stderr)
     if done.returncode == 0:
-        (folder / "atomics.csv").write_text(done.stdout)
+        (folder / f"{source.stem}.csv").write_text(done.stdout)
     return min(done.returncode, 1)
 
 
 if __name__ == "__main__":
-    sys.exit(measure(Path(sys.argv[1])))
+    sys.exit(measure(SOURCE, Path(sys.argv[1])))

@@ -35,6 +35,8 @@ METRICS = {
     "sm_clocks": "sm__cycles_elapsed.max",
 }
 """Nsight Compute's metrics by the columns that they fill."""
+DERIVED = "memory_"
+"""How metrics begin that Nsight Compute computes from others, and does not list."""
 
 
 def compiled(source: Path, folder: Path) -> Path:
@@ -52,10 +54,21 @@ def known_metrics(ncu: Path, folder: Path, metrics: Mapping[str, str]) -> dict[s
     lines = [line for line in listing.splitlines() if line.startswith(COALESCER)]
     (folder / "coalescer-metrics.txt").write_text("\n".join(lines) + "\n")
     names = known_names(listing)
-    return {column: name for column, name in metrics.items() if name.split(".")[0] in names}
+    return {
+        column: name
+        for column, name in metrics.items()
+        if name.split(".")[0] in names or name.startswith(DERIVED)
+    }
 
 
-def measure(source: Path, kernels: str, metrics: Mapping[str, str], folder: Path) -> int:
+def measure(
+    source: Path,
+    kernels: str,
+    metrics: Mapping[str, str],
+    folder: Path,
+    *,
+    cache_control: str = "all",
+) -> int:
     """Compile a program, run it under Nsight Compute, and write a row for each of its launches.
 
     The program prints a header and a row for each launch of one of the kernels, as CSV.
@@ -65,6 +78,7 @@ def measure(source: Path, kernels: str, metrics: Mapping[str, str], folder: Path
         kernels: A regular expression of the kernels to count.
         metrics: Nsight Compute's metrics by the columns that they fill.
         folder: Where the files are written, by the name of the program.
+        cache_control: `all` flushes the caches before each launch, `none` does not.
 
     Returns:
         0, or 1 where nothing was measured.
@@ -77,7 +91,7 @@ def measure(source: Path, kernels: str, metrics: Mapping[str, str], folder: Path
     program = compiled(source, folder)
     metrics = known_metrics(ncu, folder, metrics)
     report = folder / f"{name}-ncu.csv"
-    words = [str(ncu), "--clock-control", "none", "--cache-control", "all", "--csv",
+    words = [str(ncu), "--clock-control", "none", "--cache-control", cache_control, "--csv",
              "--page", "raw", "--print-units", "base", "--log-file", str(report), "--metrics",
              ",".join(metrics.values()), "-k", f"regex:^({kernels})$", str(program)]  # fmt: skip
     done = subprocess.run(words, check=False, capture_output=True, text=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 import typer.main
 from paths import REPOSITORY
 
-from benchmarks import commands, engine, stages
+from benchmarks import commands, engine, microbenchmarks, stages
 from memlab.cli.app import app
 from memlab.errors import UsageError
 from memlab.roofline.documents.runs import run_document
@@ -140,3 +141,40 @@ def test_every_stage_of_a_run_is_charged(tmp_path: Path) -> None:
     seconds = json.loads(done.stdout)
     assert [name for name, spent in seconds.items() if not spent > 0] == []
     assert seconds.keys() == {stages.IMPORTS, stages.REST, *stages.STAGES}
+
+
+TABLES = {
+    "issue": "tests/data/h200-issue.csv",
+    "neighbours": "tests/data/h200-neighbours.csv",
+    "loaded": "tests/data/h200-loaded.csv",
+    "block_ends": "tests/data/h200-block-ends.csv",
+    "active_clusters": "tests/data/h200-active-clusters.csv",
+    "cluster_times": "tests/data/h200-cluster-times.csv",
+    "launches": "tests/data/h200-launches.csv",
+    "shared_copies": "docs/results/h200-copies.csv",
+    "shared_floats": "docs/results/h200-shared-floats.csv",
+    "tile_reads": "docs/results/h200-tile-reads.csv",
+}
+"""Tables of micro-benchmarks, by the programs that print them."""
+
+
+def test_all_microbenchmarks_are_there() -> None:
+    names = [*microbenchmarks.TIMED, *microbenchmarks.COUNTED]
+    assert len(set(names)) == len(names)
+    assert set(TABLES) <= set(names)
+    for name in names:
+        assert (microbenchmarks.HERE / f"{name}.cu").is_file()
+
+
+@pytest.mark.parametrize(("name", "table"), TABLES.items())
+def test_tables_have_the_columns_that_microbenchmarks_print(name: str, table: str) -> None:
+    source = (microbenchmarks.HERE / f"{name}.cu").read_text()
+    joined = re.sub(r'"\s+"', "", source)
+    (header,) = re.findall(r'printf\("([a-z_][a-z0-9_,]+)\\n"\)', joined)
+    columns = header.split(",")
+    if name in microbenchmarks.COUNTED:
+        columns += microbenchmarks.COUNTED[name].metrics
+    with (REPOSITORY / table).open() as file:
+        found = file.readline().rstrip("\n").split(",")
+    # A table of one kernel leaves out its name.
+    assert found in (columns, columns[1:] if columns[0] == "kernel" else columns)

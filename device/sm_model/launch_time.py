@@ -74,23 +74,23 @@ _ATOMIC_CLOCKS = 1.0
 device gives no other figure."""
 _REMOTE_LATENCY_CLOCKS = {"2": 195.5, "4": 196.3, "8": 197.0, "16": 197.1}
 """Of a load of another block's shared memory, by the blocks of a cluster: pointer chases by one
-thread of each cluster of an H200 at the same time (driver 580.159.04, 2026-11-26), the mean over
-the pairs of blocks. Between two SMs it is 180 to 217, after their places. An H800 took 181 in
-clusters of two (Luo et al., "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking
-and Multiple Level Analysis", arXiv 2501.12084)."""
+thread of each cluster of an H200 at the same time (`benchmarks/cluster_times.cu`, driver
+580.159.04, 2026-11-26), the mean over the pairs of blocks. Between two SMs it is 180 to 217, after
+their places. An H800 took 181 in clusters of two (Luo et al., "Dissecting the NVIDIA Hopper
+Architecture through Microbenchmarking and Multiple Level Analysis", arXiv 2501.12084)."""
 _REMOTE_ATOMIC_CLOCKS = 5.0
 """That an atomic there takes more than a load (ibid.: chases by `atom.add` of 0)."""
 _REMOTE_BYTES_PER_CLOCK = {"2": 16.5, "4": 15.1, "8": 15.3, "16": 15.3}
 """That an SM reads of other SMs' shared memory, by the blocks of a cluster: loads of 4 and 8 bytes
 a lane by 32 warps of each block, of the next rank or of all, on all SMs of an H200 that hold a
-cluster (driver 580.159.04, 2026-11-26). Of words two or four apart, sectors go at this rate.
-Stores of whole sectors went at 18.6 to 16.8. An H800 PCIe read 16.3 and 13.2 in clusters of two and
-four (Luo et al., arXiv 2402.13499)."""
+cluster (`benchmarks/cluster_bandwidth.cu`, driver 580.159.04, 2026-11-26). Of words two or four
+apart, sectors go at this rate. Stores of whole sectors went at 18.6 to 16.8. An H800 PCIe read 16.3
+and 13.2 in clusters of two and four (Luo et al., arXiv 2402.13499)."""
 _CLUSTER_BARRIER_CLOCKS = {"2": 67.8, "4": 72.6, "8": 76.4, "16": 77.9}
 """From the last arrival at the barrier of a cluster until a warp goes on, by the blocks of a
-cluster: on an H200 (driver 580.159.04, 2026-11-26), `barrier.cluster` with `.relaxed` arrivals by
-one warp of each block came each 73.8, 78.6, 82.4 and 83.9 clocks, of which the arrival takes 2 and
-the instructions 4."""
+cluster: on an H200 (`benchmarks/cluster_times.cu`, driver 580.159.04, 2026-11-26),
+`barrier.cluster` with `.relaxed` arrivals by one warp of each block came each 73.8, 78.6, 82.4 and
+83.9 clocks, of which the arrival takes 2 and the instructions 4."""
 _LANES_MOST = 32
 _LINE_SECTORS = LINE_BYTES / SECTOR_BYTES
 _MIXED_SHARE = 1 / 3

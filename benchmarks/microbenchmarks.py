@@ -1,0 +1,100 @@
+"""Micro-benchmarks of the time model's constants.
+
+    python -m benchmarks.microbenchmarks FOLDER [NAME...]
+
+Compiles the programs of these names, or all, with nvcc, runs them on the first GPU, those of
+`COUNTED` under Nsight Compute, and writes a table for each to the folder: `issue.cu` gives
+`issue.csv`. Those of an H200 are `h200-*.csv` in `tests/data` and `docs/results`, where names have
+`-` for `_`, `h200-copies.csv` is that of `shared_copies.cu`, tables of one kernel leave out its
+name, and there is none of `cluster_messages.cu` and `cluster_bandwidth.cu`. What does not fit into
+the columns, such as the GPCs, is printed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import atomics, coalescer
+
+HERE = Path(__file__).parent
+TIMED = (
+    "issue",
+    "neighbours",
+    "loaded",
+    "block_ends",
+    "active_clusters",
+    "cluster_times",
+    "cluster_messages",
+    "cluster_bandwidth",
+)
+"""Programs that print their table."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What Nsight Compute counts of a program.
+
+    Attributes:
+        kernels: A regular expression of the kernels.
+        metrics: Its metrics, by the columns that they fill.
+        cache_control: `all` where it flushes the caches before each launch, or `none`.
+    """
+
+    kernels: str
+    metrics: Mapping[str, str]
+    cache_control: str = "all"
+
+
+COUNTED = {
+    "launches": Counted(
+        "nothing|one_store",
+        {
+            "duration_ns": "gpu__time_duration.sum",
+            "sm_active_clocks": "sm__cycles_active.max",
+        },
+    ),
+    "shared_copies": Counted(
+        "copies",
+        {
+            "wavefronts": "memory_l1_wavefronts_shared",
+            "ideal_wavefronts": "memory_l1_wavefronts_shared_ideal",
+        },
+    ),
+    "shared_floats": Counted(
+        "floats",
+        {"compare_and_swaps": "smsp__inst_executed_op_shared_atom_dot_cas.sum"},
+        cache_control="none",
+    ),
+    "tile_reads": Counted(
+        "tiles",
+        {
+            "l1_sectors": "l1tex__m_xbar2l1tex_read_sectors.sum",
+            "l2_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+            "duration_ns": "gpu__time_duration.sum",
+        },
+    ),
+}
+"""Programs that print a row for each launch, and what is counted of them."""
+
+
+def measure(name: str, folder: Path) -> int:
+    """Run one of the programs; return 0, or 1 where it failed."""
+    source = HERE / f"{name}.cu"
+    counted = COUNTED.get(name)
+    if counted is None:
+        return atomics.measure(source, folder)
+    return coalescer.measure(
+        source, counted.kernels, counted.metrics, folder, cache_control=counted.cache_control
+    )
+
+
+def main(folder: Path, names: Sequence[str]) -> int:
+    """Run the programs of some names, or all; return 1 where one of them failed."""
+    return max(measure(name, folder) for name in names or (*TIMED, *COUNTED))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
