@@ -168,10 +168,11 @@ def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
     yield "block", f"{extent_text(measurement.block)} = {threads:,} {plural(threads, 'thread')}"
     if measurement.cluster != NO_CLUSTER:
         size = math.prod(measurement.cluster)
+        clusters = count // max(size, 1)  # a stored run may have any numbers
         yield (
             "cluster",
             f"{extent_text(measurement.cluster)} = {size:,} {plural(size, 'block')}, "
-            f"{count // size:,} {plural(count // size, 'cluster')}",
+            f"{clusters:,} {plural(clusters, 'cluster')}",
         )
     registers = resources.registers_per_thread
     yield (

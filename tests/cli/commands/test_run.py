@@ -208,7 +208,7 @@ def test_csv_is_a_header_and_a_row(
         ("--tile 64", "4096 threads per block; NVIDIA H200 allows 1024: use --tile 32 or less"),
         ("--tile abc", "tile must be a whole number, got 'abc'"),
         ("--width 0", "width must be at least 1, got 0"),
-        ("--width 1e3", "width must be a whole number, got '1e3'"),
+        ("--width 1.5", "width must be a whole number, got '1.5'"),
         (
             "--width 200000",
             "480000000000 bytes (447.0 GiB) of memory; NVIDIA H200 has 150109880320",
