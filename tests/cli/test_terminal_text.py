@@ -49,10 +49,10 @@ def test_reports_keep_their_columns_and_units() -> None:
 
 def test_markdown_and_messages_have_stand_ins(tmp_path: Path) -> None:
     environment = ASCII | {"MEMLAB_STORE": str(tmp_path / "runs.sqlite3")}
-    for tile in (8, 16):
-        run(f"run tiled --width 64 --tile {tile}", environment)
+    for width in (64, 96):  # so that times are not comparable
+        run(f"run tiled --width {width}", environment)
 
-    done = run("compare --markdown --fail-if time<+0% --fail-if time<-20%", environment)
+    done = run("compare --markdown --fail-if time<+0%", environment)
 
     assert done.returncode == 1
     assert done.stdout.isascii()
