@@ -132,11 +132,11 @@ def declared_kernels(source: str) -> Iterator[tuple[str, str]]:
 
 def _instantiation(unit: TranslationUnit, name: str) -> str:
     """A template with the arguments of its launch in the file; `name<...>` if it has none."""
-    from memlab.kernels.host_code.reading import read_launches
+    from memlab.kernels.host_code.reading import read_host_code
     from memlab.kernels.user.proposals import launch_entry, template_symbols
 
     last = name.rpartition("::")[2]
-    launches = read_launches(unit.source, unit.source_name, {}, unit.defines)
+    launches = read_host_code(unit.source, unit.source_name, {}, unit.defines).launches
     return next(
         (
             launch_entry(launch)

@@ -51,21 +51,6 @@ class Reading:
     stop: str = ""
 
 
-def read_launches(
-    source: str,
-    source_name: str,
-    headers: Mapping[str, str],
-    defines: Mapping[str, str],
-    known: Mapping[str, int | Fraction] | None = None,
-    device: Mapping[str, int | tuple[int, ...]] | None = None,
-    blocks_per_sm: Callable[[str, int, int], int | None] | None = None,
-) -> tuple[RecordedLaunch, ...]:
-    """Read the launches of a file; arguments as in `read_host_code`, whose launches it returns."""
-    return read_host_code(
-        source, source_name, headers, defines, known, device, blocks_per_sm
-    ).launches
-
-
 def read_host_code(
     source: str,
     source_name: str,

@@ -6,10 +6,10 @@ import tracemalloc
 
 import pytest
 from fuzzing import cases, seldom
+from host_launches import read_launches
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlab.kernels.host_code.reading import read_launches
 from memlab.kernels.signature import KernelParameter, Signature
 from memlab.kernels.user.kernel import UserKernel
 from memlab.kernels.user.proposals import propose_launch

@@ -98,12 +98,7 @@ class Box:
 
     def loaded(self, tensor: NDArray[np.uint8], shared: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Shared memory after a load."""
-        result = shared.copy()
-        outside = NAN * (self.width // 2) if self.fill == "nan" else bytes(self.width)
-        for place, source in self.places():
-            new = tensor[source : source + self.width] if source is not None else list(outside)
-            result[place : place + self.width] = new
-        return result
+        return _loaded(self, tensor, shared)
 
     def stored(self, tensor: NDArray[np.uint8], shared: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """The tensor after a store; with a swizzle, pieces of 16 bytes are written as a whole."""
@@ -135,6 +130,17 @@ class Box:
         """The array `at` of the kernels."""
         at = (*self.at[::-1], *[0] * (5 - len(self.at)))
         return np.array([*at, self.offset, self.nbytes, 0, 0, 0], np.int32)
+
+
+def _loaded(
+    box: Box | Im2colBox, tensor: NDArray[np.uint8], shared: NDArray[np.uint8]
+) -> NDArray[np.uint8]:
+    result = shared.copy()
+    outside = NAN * (box.width // 2) if box.fill == "nan" else bytes(box.width)
+    for place, source in box.places():
+        new = tensor[source : source + box.width] if source is not None else list(outside)
+        result[place : place + box.width] = new
+    return result
 
 
 def random_box(rng: np.random.Generator) -> Box:
@@ -267,12 +273,7 @@ class Im2colBox:
 
     def loaded(self, tensor: NDArray[np.uint8], shared: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Shared memory after a load."""
-        result = shared.copy()
-        outside = NAN * (self.width // 2) if self.fill == "nan" else bytes(self.width)
-        for place, source in self.places():
-            new = tensor[source : source + self.width] if source is not None else list(outside)
-            result[place : place + self.width] = new
-        return result
+        return _loaded(self, tensor, shared)
 
     def stored(self, tensor: NDArray[np.uint8], shared: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """The tensor after a store."""

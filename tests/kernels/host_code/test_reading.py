@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from host_launches import read_launches
 
 from memlab.kernels.host_code.machine import MAX_LAUNCHES_OF_LINE, RecordedLaunch
 from memlab.kernels.host_code.preprocessor import preprocess
-from memlab.kernels.host_code.reading import read_launches
 from memlab.kernels.host_code.values import Container, Number, Pointer, Record, Value
 
 KERNEL = "__global__ void k(float* y, const float* x, int n) { y[0] = x[n]; }\n"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from host_launches import read_launches
 
 import memlab
-from memlab.kernels.host_code.reading import read_launches
 from memlab.kernels.signature import KernelParameter, Signature
 from memlab.kernels.user.kernel import UserKernel
 from memlab.kernels.user.proposals import ProposedLaunch, propose_launch

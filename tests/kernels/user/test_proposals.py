@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from host_launches import read_launches
 
-from memlab.kernels.host_code.reading import read_launches
 from memlab.kernels.signature import KernelParameter, Signature, StructureMember
 from memlab.kernels.user.kernel import UserKernel
 from memlab.kernels.user.proposals import ProposedLaunch, propose_launch
