@@ -2,13 +2,14 @@
 
     python -m benchmarks.bars [FOLDER] [--only WORD...]
 
-Products stand beside cuBLAS, which is timed on the same arrays right before and right after each of
-them, since power limits the clock; attention beside the fastest backend of PyTorch's
-`scaled_dot_product_attention` (where PyTorch is installed), and copies and sums beside the ceilings
-of DRAM that `memlab peaks` measures. Each kernel is verified before it is timed; times are medians
-with cold caches. The first lines name the GPU, the compiler, the clocks and the power limit.
-`--only` takes kernels and `products`, `attention` or `dram`. With a folder, also writes each row to
-`…-bars.csv` there as soon as it is measured.
+Products stand beside cuBLAS: both take turns on the same arrays (see `beside_cublas`), since power
+limits the clock, and the ratio is the median of the pairs of turns, with its interval. Attention
+stands beside the fastest backend of PyTorch's `scaled_dot_product_attention` (where PyTorch is
+installed), and copies and sums beside the ceilings of DRAM that `memlab peaks` measures. Each
+kernel is verified before it is timed; times are medians with cold caches. The first lines name the
+GPU, the compiler, the clocks and the power limit. `--only` takes kernels and `products`,
+`attention` or `dram`. With a folder, also writes each row to `…-bars.csv` there as soon as it is
+measured.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from benchmarks.beside_cublas import Timed, time_beside_cublas
+from benchmarks.beside_cublas import Ratio, Turn, summary, time_beside_cublas
 from benchmarks.gpu_results import conditions, head, prefix
 from memlab.device.compiler.compile import CompiledKernel, compile_launch
 from memlab.device.devices import launch_limits
@@ -96,7 +97,12 @@ class Row:
         bar: What it stands beside.
         bar_rate: The rate of that, in the unit of `rate`.
         bar_clock_mhz: The SM clock while cuBLAS ran, MHz.
-        ratio: `rate` divided by `bar_rate`.
+        ratio: Of the rates, this kernel's to its bar's: beside cuBLAS the median of all pairs of
+            turns, otherwise that of `rate` and `bar_rate`.
+        ratio_low: The lower end of its confidence interval (95%), beside cuBLAS.
+        ratio_high: The upper end.
+        power_w: What the board drew beside cuBLAS, watts.
+        bar_power_w: What it drew while cuBLAS ran, watts.
         compiler: Who made the machine code.
         detail: The element with the largest error, or why there is no time.
     """
@@ -112,6 +118,10 @@ class Row:
     bar_rate: str = ""
     bar_clock_mhz: str = ""
     ratio: str = ""
+    ratio_low: str = ""
+    ratio_high: str = ""
+    power_w: str = ""
+    bar_power_w: str = ""
     compiler: str = ""
     detail: str = ""
 
@@ -132,11 +142,15 @@ class Bar:
         name: `cuBLAS`, a backend of PyTorch, or a ceiling.
         rate: FLOP/s or B/s; None where it was not measured.
         clock_hz: The SM clock, Hz; None if it was not read.
+        power_w: What the board drew, watts; None if it was not read.
+        ratio: The kernel's rate divided by `rate`, if pairs of turns tell it; None otherwise.
     """
 
     name: str
     rate: float | None = None
     clock_hz: float | None = None
+    power_w: float | None = None
+    ratio: Ratio | None = None
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -220,43 +234,59 @@ def row(
         launch = prepared(name, sizes, properties)
         compiled = compile_launch(launch, properties.compute_capability)
         if bar is None:
-            timed, verification, library = time_beside_cublas(launch, compiled, SEED)
-            bar = Bar("cuBLAS", work(launch) / library.seconds, library.clock_hz)
+            turns, verification = time_beside_cublas(launch, compiled, SEED)
+            timed, library = summary(turns.own), summary(turns.library)
+            bar = Bar(
+                "cuBLAS",
+                work(launch) / library.seconds,
+                library.clock_hz,
+                library.power_w,
+                turns.ratio,
+            )
         else:
             timed, verification = time_alone(launch, compiled)
     except MemlabError as error:
         return replace(found, detail=str(error))
     rate = (launch.compulsory_bytes if in_bytes else work(launch)) / timed.seconds
+    ratio = bar.ratio or Ratio(None if bar.rate is None else rate / bar.rate)
     return replace(
         found,
         verified=verification.status,
         time_us=f"{timed.seconds * 1e6:.1f}",
         rate=f"{rate / 1e12:.4g} {'TB/s' if in_bytes else 'TFLOP/s'}",
-        clock_mhz=_mhz(timed.clock_hz),
+        clock_mhz=_number(timed.clock_hz, 1e6),
         registers=str(compiled.resources.registers_per_thread or ""),
         bar=bar.name,
         bar_rate="" if bar.rate is None else f"{bar.rate / 1e12:.4g}",
-        bar_clock_mhz=_mhz(bar.clock_hz),
-        ratio="" if bar.rate is None else f"{rate / bar.rate:.3f}",
+        bar_clock_mhz=_number(bar.clock_hz, 1e6),
+        ratio=_thousandths(ratio.median),
+        ratio_low=_thousandths(ratio.low),
+        ratio_high=_thousandths(ratio.high),
+        power_w=_number(timed.power_w),
+        bar_power_w=_number(bar.power_w),
         compiler=compiled.compiler,
         detail="" if verification.status == "passed" else verification.worst,
     )
 
 
-def time_alone(launch: Launch, compiled: CompiledKernel) -> tuple[Timed, Verification]:
+def time_alone(launch: Launch, compiled: CompiledKernel) -> tuple[Turn, Verification]:
     """Verify and time a kernel as `memlab run` does."""
     time, verification, _, _ = measure_launch(
         0, launch, compiled, SEED, TimingSettings(), None, lambda: None
     )
-    return Timed(time.median_s, time.clock_hz), verification
+    return Turn(time.median_s, time.clock_hz), verification
 
 
 def _line(values: Iterable[str]) -> str:
     return "  ".join(value.ljust(12) for value in values).rstrip()
 
 
-def _mhz(clock_hz: float | None) -> str:
-    return "" if clock_hz is None else f"{clock_hz / 1e6:.0f}"
+def _number(value: float | None, unit: float = 1.0) -> str:
+    return "" if value is None else f"{value / unit:.0f}"
+
+
+def _thousandths(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.3f}"
 
 
 def attention_times(sizes: Sizes) -> dict[str, float]:

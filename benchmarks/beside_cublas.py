@@ -1,17 +1,30 @@
-"""A product and cuBLAS timed in turn on the same arrays of a GPU, by a worker.
+"""A product and cuBLAS timed in turns on the same arrays of a GPU, by a worker.
+
+Power limits the clock in large products, and what a GPU draws depends on what ran before and on its
+temperature. So both take turns: kernel, cuBLAS, cuBLAS, kernel, and so on, on the same random
+inputs and the same output, each launch with the L2 flushed before it. A turn begins with launches
+that are not counted, until the clock and the power are those of this product alone: a product
+that draws less power keeps the advantage that it has in use. A pair of neighboring turns gives a
+ratio; drift changes both turns of a pair alike, and the order within a pair changes from pair to
+pair.
 
 `benchmarks.bars` calls it; it is a module of its own because a worker imports its task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from memlab.device.gpu.device import compared_positions, hand_over_outputs, prepare_on_gpu
+from memlab.device.gpu.driver import pycuda_device
+from memlab.device.gpu.nvml import energy_reader
 from memlab.device.gpu.session import GpuSession
-from memlab.device.gpu.timing import Samples, TimingSettings
+from memlab.device.gpu.timing import TimingSettings, median_interval
 from memlab.device.gpu.worker import Worker
 from memlab.device.inputs import make_inputs
 from memlab.device.verification import verify
@@ -26,51 +39,92 @@ if TYPE_CHECKING:
     from memlab.device.measurement import Verification
     from memlab.kernels.launch import Launch
 
-BRIEF = TimingSettings(cap_s=1.0)
+PAIRS = 9
+"""Pairs of turns: the interval of the median is then from the second smallest to the second largest
+ratio (96%)."""
+SETTLE_S, TURN_S = 0.1, 0.1
+TURN = TimingSettings(
+    minimum_s=TURN_S, cap_s=TURN_S, settle_s=SETTLE_S, settle_cap_s=SETTLE_S, relative_interval=0.0
+)
+"""A turn: launches that are not counted, then samples, of each a fixed time."""
 
 
 @dataclass(frozen=True)
-class Timed:
-    """A time.
+class Turn:
+    """Launches of one product in a row.
 
     Attributes:
-        seconds: The median of the samples.
+        seconds: The median of its samples.
         clock_hz: The SM clock, Hz, median of the samples; None if it cannot be read.
+        power_w: What the board drew in the mean, the launches that are not counted included,
+            watts; None if it does not tell.
     """
 
     seconds: float
-    clock_hz: float | None
+    clock_hz: float | None = None
+    power_w: float | None = None
+
+
+class Ratio(NamedTuple):
+    """A ratio of rates and its confidence interval; None where it is not known."""
+
+    median: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Turns:
+    """The turns of a kernel and of cuBLAS.
+
+    Attributes:
+        own: Those of the kernel, in order.
+        library: Those of cuBLAS, each beside that of the kernel.
+    """
+
+    own: Sequence[Turn]
+    library: Sequence[Turn]
+
+    @property
+    def ratio(self) -> Ratio:
+        """The median of the pairs' ratios: above 1 where the kernel is faster than cuBLAS."""
+        pairs = zip(self.own, self.library, strict=True)
+        ratios = [library.seconds / own.seconds for own, library in pairs]
+        low, high = median_interval(ratios) or (min(ratios), max(ratios))
+        return Ratio(statistics.median(ratios), low, high)
+
+
+def summary(turns: Sequence[Turn]) -> Turn:
+    """The medians of some turns."""
+    return Turn(
+        statistics.median(turn.seconds for turn in turns),
+        _median(turn.clock_hz for turn in turns),
+        _median(turn.power_w for turn in turns),
+    )
 
 
 def time_beside_cublas(
     launch: Launch, compiled: CompiledKernel, seed: int
-) -> tuple[Timed, Verification, Timed]:
-    """Verify a product, then time it between two times of cuBLAS.
+) -> tuple[Turns, Verification]:
+    """Verify a product, then time it and cuBLAS in turns.
 
     Args:
         launch: A launch of a matrix kernel with row-major matrices.
         compiled: Its code.
         seed: Seed of the inputs and of the rows that are verified.
 
-    Returns:
-        The time of the kernel, its verification, and the time of cuBLAS.
-
     Raises:
         MemlabError: The kernel faulted or did not end, or cuBLAS is not installed.
     """
     sent = replace(launch, references={})  # which another process may not be able to import
     positions = compared_positions(launch, seed)
-    with Worker(run_beside_cublas, sent, compiled, seed, positions, BRIEF) as worker:
+    with Worker(run_beside_cublas, sent, compiled, seed, positions, TURN) as worker:
         inputs = make_inputs(launch, seed)
         compared, _ = worker.take()
         verification = verify(launch, inputs, compared)
         worker.resume()
-        own, library = worker.result()
-    return _timed(own), verification, _timed(library)
-
-
-def _timed(samples: Samples) -> Timed:
-    return Timed(samples.median_s, samples.clock_hz)
+        turns: Turns = worker.result()
+    return turns, verification
 
 
 def run_beside_cublas(
@@ -80,14 +134,53 @@ def run_beside_cublas(
     seed: int,
     positions: Mapping[str, NDArray[np.int64]],
     settings: TimingSettings,
-) -> tuple[Samples, Samples]:
-    """The worker's task: samples of the kernel, and of cuBLAS before and after it."""
-    with GpuSession(0, link, settings.timeout_s) as session:
+) -> Turns:
+    """The worker's task: the turns of the kernel and of cuBLAS."""
+    with GpuSession(0, link, settings.timeout_s) as session, ExitStack() as stack:
         ready = prepare_on_gpu(session, launch, compiled, seed)
         hand_over_outputs(link, session, launch, ready, positions)
         addresses = {name: int(memory) for name, memory in ready.memory.items()}
-        with cublas.prepare_gemm(launch, addresses) as product:
-            before = session.time(product, settings, what="cuBLAS")
-            own = session.time(ready.run_once, settings, what=launch.kernel)
-            after = session.time(product, settings, what="cuBLAS")
-    return own, Samples((*before.taken, *after.taken))
+        product = stack.enter_context(cublas.prepare_gemm(launch, addresses))
+        read_joules = energy_reader(pycuda_device(0).pci_bus_id(), stack)
+
+        def own() -> Turn:
+            return take_turn(session, ready.run_once, launch.kernel, read_joules, settings)
+
+        def library() -> Turn:
+            return take_turn(session, product, "cuBLAS", read_joules, settings)
+
+        pairs = [
+            (own(), library()) if pair % 2 == 0 else (library(), own())[::-1]
+            for pair in range(PAIRS)
+        ]
+    return Turns(*zip(*pairs, strict=True))
+
+
+def take_turn(
+    session: GpuSession,
+    launch: Callable[[], None],
+    what: str,
+    read_joules: Callable[[], float | None],
+    settings: TimingSettings,
+) -> Turn:
+    """Time one product for a while.
+
+    Args:
+        session: The GPU.
+        launch: Queues the product once.
+        what: Its name, for messages.
+        read_joules: Reads the energy that the GPU has taken, joules.
+        settings: When the turn ends.
+    """
+    before, began = read_joules(), time.monotonic()
+    samples = session.time(launch, settings, what=what)
+    after, ended = read_joules(), time.monotonic()
+    power_w = None
+    if before is not None and after is not None:
+        power_w = (after - before) / (ended - began)
+    return Turn(samples.median_s, samples.clock_hz, power_w)
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
