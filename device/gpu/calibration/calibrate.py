@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from memlab.device.gpu.calibration import contention, launches, memory, pipes
+from memlab.device.gpu.calibration import clusters, contention, launches, loaded, memory, pipes
 from memlab.device.gpu.calibration.figures import figures_from_samples
 from memlab.device.gpu.calibration.records import Calibration, Failure, RawSample
 from memlab.device.gpu.peaks.bench import BenchmarkSession
@@ -33,17 +33,30 @@ GROUPS: tuple[tuple[Benchmark, ...], ...] = (
     (memory.measure_chases, memory.measure_reach),
     (memory.measure_random_latencies, memory.measure_random_rates),
     (memory.measure_ports,),
+    (loaded.measure_loaded_latency,),
     (contention.measure_global_atomics, contention.measure_shared_atomics),
     (launches.measure_block_starts, launches.measure_turnaround, launches.measure_warp_starts),
+    (launches.measure_store_completion, clusters.measure_groups),
     (launches.measure_code,),
 )
 """The micro-benchmarks; those of one group share a process on the GPU."""
-STEPS = (26, 10, 11, 2, 16, 20, 6, 10, 9)
+STEPS = (26, 10, 11, 2, 16, 20, 27, 6, 10, 5, 9)
 """About how many steps each group reports, for the progress."""
 GROUP_LIMIT_S = 60.0
 """The limit of a group, seconds: no further micro-benchmark of it is started after it."""
 LOCAL_FIGURES = frozenset({*MACHINE_FIGURES, "uuid", "driver_release"})
 """What belongs to the one machine, and to no datasheet."""
+
+NOT_MEASURED = {
+    "tensor_flop_per_s": "the vendor's peak",
+    "tensor_clock_hz": "the vendor's",
+    "l1_cache_bytes_per_sm": "NVIDIA's documents give it exactly",
+    "dram_launch_bytes": "it takes a profiler's counters of DRAM",
+    "l2_partitions": "NVIDIA's documents give it exactly",
+    "l2_merged_reads_by_sms": "it takes a profiler's counters of the L2",
+}
+"""Figures of the models that no micro-benchmark gives, and why: they are those of a datasheet of
+memlab."""
 
 GroupResult = tuple[list[RawSample], list[Failure]]
 
@@ -115,7 +128,9 @@ def datasheet(
     empty = DeviceProperties("", (0, 0))
     left_out = {name: getattr(empty, name) for name in LOCAL_FIGURES}
     known = {
-        name: text
+        name: f"{text}; not measured by memlab calibrate: {NOT_MEASURED[name]}"
+        if name in NOT_MEASURED
+        else text
         for name, text in properties.sources.items()
         if name not in LOCAL_FIGURES and name in known_figures(properties)
     }

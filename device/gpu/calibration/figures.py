@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,6 +40,9 @@ SAME_RATE = 0.95
 H200 two sectors reach 99.9 to 100% of it, four reach 83 to 87%."""
 LEAST_BLOCKS = 16_384
 """Grids from this size on show the rate at which blocks start."""
+LIGHT_LOAD, HEAVY_LOAD = 0.2, 0.7
+"""Shares of DRAM's peak bandwidth: below the first, loads wait for no others; beyond the second,
+the queues of the multiprocessors fill too."""
 SIGNIFICANT_DIGITS = 5
 
 
@@ -88,7 +91,7 @@ def figures_from_samples(
     taken = Samples(samples)
     clock = _median_clock(taken) or clock_hz(properties) or 1.0
     found: Figures = {}
-    for part in (_pipes, _latencies, _bandwidths, _atomics, _launches, _code):
+    for part in (_pipes, _latencies, _bandwidths, _queues, _atomics, _launches, _groups, _code):
         found.update(part(taken, properties, clock))
     figures, failures = dict[str, "FigureValue"](), list[Failure]()
     for field, value in found.items():
@@ -215,6 +218,46 @@ def _dram_access_bytes(places: Mapping[str, float]) -> int | None:
     return 32 * max(same)
 
 
+def _queues(taken: Samples, properties: DeviceProperties, clock: float) -> Figures:
+    """What loads wait for others: of reads as in an M/D/1 queue, and besides for writes."""
+    clocks, rates = taken.medians("loaded_latency_clocks"), taken.medians("loaded_bytes_per_s")
+    peak = peak_bandwidth_bytes_per_s(properties)
+    if not clocks or peak is None:
+        return {}
+    loads = {key: rate / peak for key, rate in rates.items()}
+    alone = [clocks[key] for key, load in loads.items() if _reads(key) and load < LIGHT_LOAD]
+    if not alone:
+        return {}
+    idle = statistics.median(alone)
+    heavy = {key: load for key, load in loads.items() if LIGHT_LOAD <= load <= HEAVY_LOAD}
+    # The mean wait of a queue with random arrivals and a constant service of one clock.
+    waits = {key: load / (2 * (1 - load)) for key, load in heavy.items()}
+    services = [(clocks[key] - idle) / wait for key, wait in waits.items() if _reads(key)]
+    if not services:
+        return {}
+    service = statistics.median(services)
+    turnarounds = [
+        (clocks[key] - idle - service * waits[key]) / load
+        for key, load in heavy.items()
+        if not _reads(key)
+    ]
+    return {
+        "dram_queue_clocks": service,
+        "dram_turnaround_clocks": statistics.median(turnarounds) if turnarounds else None,
+    }
+
+
+def _reads(key: str) -> bool:
+    """Whether the warps of a sample under load only read."""
+    return key.startswith("0:")
+
+
+def _groups(taken: Samples, properties: DeviceProperties, clock: float) -> Figures:
+    sizes = Counter(taken.medians("first_of_group").values())
+    counts = Counter(sizes.values())
+    return {"gpcs_by_sms": {str(size): float(counts[size]) for size in sorted(counts)}}
+
+
 def _atomics(taken: Samples, properties: DeviceProperties, clock: float) -> Figures:
     at = taken.medians("clock_hz").get("atomics", clock)
 
@@ -250,11 +293,14 @@ def _launches(taken: Samples, properties: DeviceProperties, clock: float) -> Fig
         if len(large) > 1:
             starts[threads] = line_through(large)[1] * at
     typical = str(TYPICAL_BLOCK_THREADS)
+    without, stored = taken.medians("without_store_s"), taken.medians("with_store_s")
+    longer = [stored[shape] - without[shape] for shape in stored if shape in without]
     pair, single = taken.median("event_pair_s"), grids[typical].get(1)
     return {
         "block_start_clocks_by_threads": starts,
         "blocks_per_clock": 1 / starts[typical] if typical in starts else None,
         "shortest_kernel_s": None if pair is None or single is None else single - pair,
+        "store_completion_s": statistics.median(longer) if longer else None,
         "block_turnaround_clocks": _median_of_all(taken, "turnaround_clocks"),
         "warp_start_clocks": taken.median("warp_start_clocks"),
     }

@@ -15,10 +15,12 @@ from memlab.device.gpu.session import GpuSession
 from memlab.device.gpu.timing import Samples, TimingSettings
 from memlab.device.properties import DeviceProperties
 from memlab.errors import MemlabError
+from memlab.kernels.launch import NO_CLUSTER
 from memlab.kernels.peaks import memory_loops as kernels
 
 if TYPE_CHECKING:
     from memlab.device.gpu.worker import WorkerLink
+    from memlab.kernels.launch import Dim3
 
 MEASUREMENT_SETTINGS = TimingSettings(
     minimum_samples=15, minimum_s=0.2, cap_s=1.5, settle_s=0.2, settle_cap_s=1.0
@@ -60,8 +62,10 @@ class BenchmarkSession:
         self.link.report(f"measuring {what}", self.done / self.steps)
         self.done += 1
 
-    def load(self, file: str, entry: str, specific: bool = False) -> Any:
-        """Compile a file, once, and return one of its kernels."""
+    def load(
+        self, file: str, entry: str, specific: bool = False, cluster: Dim3 = NO_CLUSTER
+    ) -> Any:
+        """Compile a file, once, and return one of its kernels, for launches in clusters or not."""
         if (file, specific) not in self.cubins:
             major, minor = self.properties.compute_capability
             options = (f"-arch=sm_{major}{minor}a",) if specific else ()
@@ -69,7 +73,10 @@ class BenchmarkSession:
                 kernels.benchmark_source(file), file, (major, minor), options=options
             )
             self.cubins[file, specific] = compile_unit(unit).cubin
-        return self.session.load(self.cubins[file, specific], entry)
+        cubin = self.cubins[file, specific]
+        if cluster == NO_CLUSTER:
+            return self.session.load(cubin, entry)
+        return self.session.load(cubin, entry, cluster=cluster)
 
     def time(
         self, launch: Callable[[], None], what: str, settings: TimingSettings = MEASUREMENT_SETTINGS

@@ -5,7 +5,8 @@ from emulated_gpu import PEAK_SIZES, EmulatedSession, Reports, ptx_for_cubin
 
 import memlab
 from memlab.device.datasheets import loader
-from memlab.device.gpu.calibration import calibrate, contention, launches, memory, pipes
+from memlab.device.gpu.calibration import calibrate, contention, launches, loaded, memory, pipes
+from memlab.device.gpu.calibration.calibrate import NOT_MEASURED
 from memlab.device.gpu.peaks import bench
 from memlab.device.properties import CALIBRATED_FIGURES
 
@@ -22,6 +23,7 @@ SIZES = {
         "PORT_BLOCK_BYTES": 2**18,
         "REACH_STEPS": 16,
     },
+    loaded: {"BYTES": 2**18, "WARPS": (1, 2), "CHECKED_WORDS": 128},
     contention: {"CHAIN_STEPS": 16, "TRIPS": (1, 2), "SPREAD_WORDS": 2**12, "SHARED_TRIPS": 1},
     launches: {
         "GRIDS": (1, 2),
@@ -60,11 +62,14 @@ def test_a_gpu_gets_all_its_figures():
     assert calibration.failures == ()
     assert calibration.duration_s < 240
     found = calibration.properties
-    unmeasured = {"l2_far_latency_clocks", "l2_partitions", "l2_merged_reads_by_sms"}
+    unmeasured = {"l2_far_latency_clocks", *NOT_MEASURED}
     assert set(CALIBRATED_FIGURES) <= {*calibration.measured, *unmeasured}
+    assert {"store_completion_s", "dram_queue_clocks", "gpcs_by_sms"} <= {*calibration.measured}
     assert found.pipe_lanes_per_clock_per_sm["fma"] <= found.fp32_lanes_per_sm * 1.005
     assert found.issue_slots_per_clock_per_sm <= 4.02
     assert found.shared_latency_clocks < found.l2_latency_clocks < found.dram_latency_clocks
     misses = found.dram_latency_by_sectors_clocks
     assert misses["1"] < misses["8"] < misses["32"]
     assert max(found.dram_achievable_fraction, found.dram_write_fraction) < 1
+    groups = found.gpcs_by_sms
+    assert sum(int(sms) * count for sms, count in groups.items()) == found.multiprocessor_count

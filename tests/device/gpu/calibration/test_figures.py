@@ -1,17 +1,21 @@
 """From samples whose constants are known back to these constants."""
 
+import csv
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from memlab.device.datasheets import loader
 from memlab.device.datasheets.writer import datasheet_text
-from memlab.device.gpu.calibration.calibrate import datasheet
+from memlab.device.gpu.calibration.calibrate import NOT_MEASURED, datasheet
+from memlab.device.gpu.calibration.clusters import joined
 from memlab.device.gpu.calibration.figures import figures_from_samples, line_through
 from memlab.device.gpu.calibration.records import RawSample
 from memlab.device.properties import known_figures, peak_bandwidth_bytes_per_s, provenance
 
+DATA = Path(__file__).parents[3] / "data"
 H200 = loader.load_datasheet("h200")
 CLOCK_HZ = 2e9
 SMS = H200.multiprocessor_count
@@ -128,6 +132,67 @@ def test_the_width_of_a_dram_access_shows_in_the_rate_of_wider_ones(second, acce
     found = figures(samples)
     assert found["dram_access_bytes"] == access
     assert found["dram_random_fraction"] == pytest.approx(3e10 * access / PEAK, rel=1e-4)
+
+
+def test_waits_for_dram_are_those_of_a_queue_and_of_writes():
+    """The mean wait in an M/D/1 queue is service x load / 2 (1 - load): 30 clocks at 0.5 for 60."""
+    samples = []
+    for each, load, clocks in (
+        (0, 0.05, 700.0),
+        (0, 0.5, 730.0),
+        (1, 0.25, 700.0 + 10.0 + 100.0),
+        (2, 0.5, 700.0 + 30.0 + 200.0),
+        (2, 0.95, 5000.0),  # beyond what a queue explains
+    ):
+        key = f"{each}:{load}"
+        samples += several("loaded_latency_clocks", key, clocks, spread=0)
+        samples += several("loaded_bytes_per_s", key, load * PEAK, spread=0)
+    found = figures(samples)
+    assert found["dram_queue_clocks"] == pytest.approx(60)
+    assert found["dram_turnaround_clocks"] == pytest.approx(400)
+
+
+def test_the_recorded_loads_of_an_h200_give_its_datasheets_figures():
+    with (DATA / "h200-loaded.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["bytes_per_lane"] == "16"]
+    samples = []
+    for row in rows:
+        moved = float(row["read_bytes_per_clock"]) + float(row["written_bytes_per_clock"])
+        key = f"{row['loads_per_store'] or 0}:{row['warps_per_sm']}"
+        samples += [
+            RawSample("loaded_latency_clocks", key, float(row["mean_clocks"])),
+            RawSample("loaded_bytes_per_s", key, moved * H200.clock_rate_hz),
+        ]
+    found = figures(samples)
+    assert found["dram_queue_clocks"] == pytest.approx(H200.dram_queue_clocks, rel=0.1)
+    assert found["dram_turnaround_clocks"] == pytest.approx(H200.dram_turnaround_clocks, rel=0.1)
+
+
+def test_stores_are_complete_later_than_the_same_kernel_without_them():
+    samples = []
+    for shape, without, longer in (
+        ("32:1", 2e-6, 0.30),
+        ("256:528", 3e-6, 0.34),
+        ("9:9", 4e-6, 0.32),
+    ):
+        samples += several("without_store_s", shape, without, spread=0)
+        samples += several("with_store_s", shape, without + 1e-6 * longer, spread=0)
+    assert figures(samples)["store_completion_s"] == pytest.approx(0.32e-6, rel=1e-3)
+
+
+def test_multiprocessors_that_meet_in_clusters_form_groups():
+    firsts = joined([(4, 1), (2, 3), (3, 5), (5, 2), (6, 7), (0, 4)])
+    assert firsts == {0: 0, 1: 0, 4: 0, 2: 2, 3: 2, 5: 2, 6: 6, 7: 6}
+    samples = [RawSample("first_of_group", str(sm), float(first)) for sm, first in firsts.items()]
+    assert figures(samples)["gpcs_by_sms"] == {"2": 1, "3": 2}
+
+
+def test_a_figure_that_is_not_measured_says_why_and_from_where():
+    made = datasheet(H200, {}, [], "2026-01-31")
+    for name, reason in NOT_MEASURED.items():
+        assert made.sources[name] == (
+            f"{H200.sources[name]}; not measured by memlab calibrate: {reason}"
+        )
 
 
 def test_atomics_are_intervals_and_rates_per_clock():

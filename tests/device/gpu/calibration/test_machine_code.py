@@ -69,3 +69,7 @@ def test_atomics_are_not_added_up_before():
     assert counted(code, "add_shared")["ATOMS"] >= calibration.SHARED_ATOMICS_PER_TRIP
     for entry in ("chain_global", "chain_shared"):
         assert not counted(code, entry)["POPC"]
+
+
+def test_a_loaded_load_is_timed_alone():
+    assert counted(cubin("loaded.cu"), "loaded")["LDG"] == 1
