@@ -27,6 +27,7 @@ from memlab.device.emulator.models.cache_replay import (
     schedule_blocks,
 )
 from memlab.device.emulator.program.program import DecodedInstruction
+from memlab.device.emulator.sampling.data_dependence import depends_on_data
 from memlab.device.measurement import Counters, total_global_atomic_sectors
 from memlab.device.properties import SECTOR_BYTES, DeviceProperties
 
@@ -118,7 +119,7 @@ def _model_once(
         execution, tally, lane_instructions_per_block, bool(stream.affine.all()), geometry
     )
     if lines is not None and len(lines.place):
-        if not stream.affine.all():  # addresses that depend on data meet by chance
+        if not stream.affine.all() and depends_on_data(execution.program):  # they meet by chance
             geometry = replace(geometry, merged_by_readers=())
         return _by_replay(execution, tally, counters, lines, geometry)
     counters = _by_stream(counters, stream, active, geometry)
