@@ -46,7 +46,7 @@ Sizes: TypeAlias = Mapping[str, int | str]
 WIDTHS = (2048, 4096, 8192)
 SIXTEEN_BITS = (
     *("wgmma", "wgmma-pipelined", "wgmma-specialized", "wgmma-persistent", "wgmma-cluster"),
-    "wgmma-pingpong",
+    *("wgmma-pingpong", "wgmma-overlapped"),
 )
 PRODUCTS: tuple[tuple[str, Sizes], ...] = tuple(
     (name, {"width": width, **more})

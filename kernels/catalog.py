@@ -112,6 +112,7 @@ CATALOG: dict[str, Kernel] = {
                 ("wgmma-persistent", "a block computes many tiles of P", hopper.PERSISTENT),
                 ("wgmma-cluster", "two blocks share a tile of N", hopper.CLUSTER),
                 ("wgmma-pingpong", "two warpgroups multiply in turns", hopper.PINGPONG),
+                ("wgmma-overlapped", "sums are stored during products", hopper.CLUSTER),
             )
         ),
         Kernel(

@@ -225,36 +225,42 @@ __device__ __forceinline__ void multiply_tf32(float (&sums)[128], const unsigned
       : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "r"((unsigned)add));
 }
 
-// Stores a warpgroup's sums, 64 rows of P, 32 columns at a time, through two pieces of shared
-// memory of 8192 bytes, whose rows of 128 bytes are swizzled like those of the tiles. The copy
-// engine stores one while the warps write the other.
+// Stores 64 x 32 of a warpgroup's sums through a piece of shared memory of 8192 bytes, whose rows of
+// 128 bytes are swizzled like those of the tiles. Two pieces take turns: the copy engine stores one
+// while the warps write the other.
+__device__ __forceinline__ void store_piece(const CUtensorMap* to, int row, int column,
+                                            const float* sums, unsigned piece, int group) {
+  int thread = threadIdx.x % 128, lane = thread % 32;
+  if (thread == 0) {
+    wait_for_reads<1>();  // the piece is stored before it is overwritten
+  }
+  meet(1 + group, 128);
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {  // a lane has two neighbors of a row, twice
+      int down = thread / 32 * 16 + lane / 4 + 8 * half, i = 4 * c + 2 * half;
+      int chunk = 2 * c + lane % 4 / 2;  // of 16 bytes
+      unsigned place = piece + down * 128 + (chunk ^ down % 8) * 16 + lane % 2 * 8;
+      asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(place), "f"(sums[i]), "f"(sums[i + 1])
+                   : "memory");
+    }
+  }
+  show_to_copies();
+  meet(1 + group, 128);
+  if (thread == 0) {
+    store_box(to, column, row, piece);
+  }
+}
+
+// Stores all sums of a warpgroup, 64 rows of P, through two pieces of shared memory.
 template <int COUNT>
 __device__ __forceinline__ void store_sums(const CUtensorMap* to, int first_row, int first_column,
                                            const float (&sums)[COUNT], unsigned pieces,
                                            int group) {
-  int thread = threadIdx.x % 128, lane = thread % 32;
 #pragma unroll
   for (int number = 0; number < COUNT / 16; ++number) {
-    unsigned piece = pieces + number % 2 * 8192;
-    if (thread == 0) {
-      wait_for_reads<1>();  // the piece is stored before it is overwritten
-    }
-    meet(1 + group, 128);
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {  // a lane has two neighbors of a row, twice
-        int row = thread / 32 * 16 + lane / 4 + 8 * half, i = 4 * (4 * number + c) + 2 * half;
-        int chunk = 2 * c + lane % 4 / 2;  // of 16 bytes
-        unsigned place = piece + row * 128 + (chunk ^ row % 8) * 16 + lane % 2 * 8;
-        asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(place), "f"(sums[i]), "f"(sums[i + 1])
-                     : "memory");
-      }
-    }
-    show_to_copies();
-    meet(1 + group, 128);
-    if (thread == 0) {
-      store_box(to, first_column + 32 * number, first_row, piece);
-    }
+    store_piece(to, first_row, first_column + 32 * number, sums + 16 * number,
+                pieces + number % 2 * 8192, group);
   }
 }

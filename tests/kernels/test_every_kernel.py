@@ -40,6 +40,7 @@ SMALL: dict[str, list[dict[str, int | str]]] = {
     "wgmma-persistent": [{"m": 1, "k": 8, "n": 8}, {"m": 131, "k": 392, "n": 264}],
     "wgmma-cluster": [{"m": 1, "k": 8, "n": 8}, {"m": 131, "k": 392, "n": 264}],
     "wgmma-pingpong": [{"m": 1, "k": 8, "n": 8}, {"m": 131, "k": 520, "n": 136}],
+    "wgmma-overlapped": [{"m": 1, "k": 8, "n": 8}, {"m": 131, "k": 456, "n": 264}],
     "wgmma-tf32": [{"m": 1, "k": 4, "n": 4}, {"m": 259, "k": 228, "n": 132}],
     "blur": [{"width": 1, "height": 1}, {"width": 33, "height": 19, "radius": 0}],
     "blur-tiled": [{"width": 1, "height": 1}, {"width": 35, "height": 19, "radius": 5}],

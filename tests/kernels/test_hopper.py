@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from memlab.device.compiler.compile import compile_launch
 from memlab.device.devices import launch_limits, open_device
 from memlab.errors import UsageError
 from memlab.kernels.catalog import CATALOG
@@ -14,7 +15,9 @@ from memlab.kernels.launch import TensorMap
 
 H200 = launch_limits(open_device("h200").properties)
 STEPS = [name for name in CATALOG if name.startswith("wgmma")]
-PERSISTENT = ["wgmma-persistent", "wgmma-cluster", "wgmma-pingpong", "wgmma-tf32"]
+PERSISTENT = [
+    *("wgmma-persistent", "wgmma-cluster", "wgmma-pingpong", "wgmma-overlapped", "wgmma-tf32"),
+]
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -51,6 +54,15 @@ def test_shared_memory_fits_the_device(name: str) -> None:
     launch = CATALOG[name].prepare({}, H200)
 
     assert launch.dynamic_shared_bytes <= H200.max_shared_memory_per_block_optin_bytes
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_compiler_lets_products_overlap(name: str) -> None:
+    """Where ptxas cannot keep the sums in place, it serializes wgmma, and only says so (C7510 on)."""
+    compiled = compile_launch(CATALOG[name].prepare({}, H200), (9, 0))
+
+    assert "C75" not in compiled.log
+    assert compiled.resources.local_bytes_per_thread == 0  # nothing is spilled
 
 
 def test_dtype_sets_the_elements_of_both_operands() -> None:

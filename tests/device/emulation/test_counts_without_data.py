@@ -32,7 +32,8 @@ def assert_equal(counts: Tally, expected: Tally) -> None:
 
 
 @pytest.mark.parametrize(
-    "kernel", ["wgmma-persistent", "wgmma-cluster", "wgmma-pingpong", "wgmma-tf32"]
+    "kernel",
+    ["wgmma-persistent", "wgmma-cluster", "wgmma-pingpong", "wgmma-overlapped", "wgmma-tf32"],
 )
 @pytest.mark.parametrize("size", SIZES)
 def test_counts_are_those_of_the_whole_execution(kernel: str, size: dict[str, int]) -> None:
