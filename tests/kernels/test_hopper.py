@@ -58,7 +58,7 @@ def test_shared_memory_fits_the_device(name: str) -> None:
 
 @pytest.mark.parametrize("name", STEPS)
 def test_the_compiler_lets_products_overlap(name: str) -> None:
-    """Where ptxas cannot keep the sums in place, it serializes wgmma, and only says so (C7510 on)."""
+    """Where ptxas cannot keep sums in place, it serializes wgmma and only says so (C7510 on)."""
     compiled = compile_launch(CATALOG[name].prepare({}, H200), (9, 0))
 
     assert "C75" not in compiled.log
