@@ -12,7 +12,7 @@ from memlab.device.compiler.compile import CompiledKernel, code_record, compile_
 from memlab.device.compiler.cubin import machine_code_bytes
 from memlab.device.compiler.ptx_text import waits_for_grid
 from memlab.device.emulation import (
-    async_fetches,
+    async_copies,
     cache_counters,
     counting,
     representative_block,
@@ -282,15 +282,15 @@ def emulate(
     execution = Execution.of(launch, compiled, seed, budget, known)
     program = execution.program
     block = None if program.waits_for_grid else representative_block.record_block(execution)
-    cost = None if block is None else block.lane_instructions_per_block
-    counted = counting.count_grid(execution, cost, report)
+    counted = counting.count_grid(
+        execution, None if block is None else block.lane_instructions_per_block, report
+    )
     tally = counted.tally
     executed = _executed_code(graph, program, tally)
     own_loads = None
     if not isinstance(executed, DisassemblyError):
         count_machine_accesses(executed, program, tally)
         own_loads = loads_of_atomics(executed)
-    counters = totals.total_counters(program, tally, own_loads)
     execution.check_roles()
     report("verifying", None)
     whole = counted.coverage.blocks_emulated == launch.blocks
@@ -301,6 +301,9 @@ def emulate(
     if block is None:  # the blocks that do not run now have left what this one waits for
         block = representative_block.record_block(execution)
     block = representative_block.find_representative(execution, block, sectors, counted)
+    copies = async_copies.observe_copies(execution, block.stream.origin)
+    written = copies.with_wavefronts(tally)
+    counters = totals.total_counters(program, written, own_loads)
     active = address_streams.ActiveRegion(block.region, block.stream.equivalent_blocks(sectors))
     allocation = block_allocation(properties, block_requirements(launch, compiled.resources))
     instructions = instruction_counters(executed, program, tally)
@@ -318,7 +321,6 @@ def emulate(
         warp_instructions=instructions.warp_instructions,
         thread_instructions=instructions.thread_instructions,
     )
-    fetches_per_sector = async_fetches.fetches_per_sector(execution, block.stream.origin)
     cached = cache_counters.model_caches(
         execution,
         tally,
@@ -329,7 +331,7 @@ def emulate(
         cache_counters.cache_geometry(
             properties, resident.blocks_per_sm, allocation.carveout_bytes
         ),
-        fetches_per_sector,
+        copies.fetches_per_sector,
     )
     contention = block.contention
     if not isinstance(graph, DisassemblyError):
@@ -339,7 +341,6 @@ def emulate(
     active_clocks = idle_clocks = warp_clocks(program, block.path, latencies)
     if block.idle_path is not block.path:
         idle_clocks = warp_clocks(program, block.idle_path, latencies)
-    idle_blocks = max(launch.blocks - active.block_equivalents, 0.0)
     profile = None
     if not isinstance(graph, DisassemblyError):
         profile = machine_profile(
@@ -353,21 +354,24 @@ def emulate(
             cached.levels,
             counters,
             contention,
-            fetches_per_sector,
+            copies.fetches_per_sector,
         )
     counters = _with_launch_reads(counters, launch, compiled, properties)
     work = time_model.LaunchWork(
         blocks=launch.blocks,
         counters=counters,
         warp_clocks=active_clocks,
-        mean_warp_clocks=(active.block_equivalents * active_clocks + idle_blocks * idle_clocks)
+        mean_warp_clocks=(
+            active.block_equivalents * active_clocks
+            + max(launch.blocks - active.block_equivalents, 0.0) * idle_clocks
+        )
         / launch.blocks,
     )
     return Emulation(
         coverage=counted.coverage,
         counters=counters,
-        lines=totals.counters_by_line(program, tally, execution.source, integers),
-        accesses=totals.counters_by_access(program, tally, accessed_arrays(launch, execution)),
+        lines=totals.counters_by_line(program, written, execution.source, integers),
+        accesses=totals.counters_by_access(program, written, accessed_arrays(launch, execution)),
         region=totals.main_region(program, tally),
         work=work,
         verification=verification,

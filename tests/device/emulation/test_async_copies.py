@@ -1,6 +1,9 @@
 """Counters of `cp.async`, against those that Nsight Compute counted on an H200."""
 
+import csv
+
 import pytest
+from paths import REPOSITORY
 
 import memlab
 
@@ -69,3 +72,37 @@ def test_a_sector_is_fetched_for_each_piece_of_shared_memory(
     assert counters.lrc_read_sectors == fetches * counters.global_load_sectors
     assert counters.l2_read_sectors - counters.l2_read_sector_hits == counters.global_load_sectors
     assert counters.dram_read_bytes == pytest.approx(4 * 64 * depth * 64, rel=0.01)
+
+
+ROWS_OF_ONE_WARP = """
+__global__ void copies(const char *x, int *out, int lanes_per_row, int pitch, int offset)
+{
+  extern __shared__ __align__(1024) char shared[];
+  int lane = threadIdx.x, row = lane / lanes_per_row, column = lane % lanes_per_row;
+  unsigned to = __cvta_generic_to_shared(shared) + row * pitch + column * 16 + offset;
+  const char *from = x + row * 4096 + column * 16;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory");
+  asm volatile("cp.async.wait_all;" ::: "memory");
+  __syncthreads();
+  out[lane] = shared[lane];
+}
+"""
+
+
+def measured_copies() -> list[dict[str, int]]:
+    with (REPOSITORY / "docs" / "results" / "h200-copies.csv").open(newline="") as file:
+        rows = [{name: int(value) for name, value in row.items()} for row in csv.DictReader(file)]
+    return [row for row in rows if row["bypasses_l1"]]
+
+
+@pytest.mark.parametrize("row", measured_copies(), ids=lambda row: "-".join(map(str, row.values())))
+def test_copies_that_bypass_the_l1_take_the_measured_wavefronts(row: dict[str, int]) -> None:
+    """An H200 counted 64 copies, and one more access."""
+    shape = [row[name] for name in ("lanes_per_row", "pitch", "offset")]
+    arguments = ["i8[65536]", memlab.out(32, "i32"), *shape]
+    kernel = memlab.source(ROWS_OF_ONE_WARP, "copies")
+    run = memlab.run(kernel, grid=1, block=32, args=arguments, shared=20000)
+    counters = run.measurement.counters
+    assert 64 * counters.shared_async_store_wavefronts == row["wavefronts"] - 1
+    ideal = counters.shared_async_store_wavefronts - counters.shared_excessive_wavefronts
+    assert 64 * ideal == row["ideal_wavefronts"] - 1
