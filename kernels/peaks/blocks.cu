@@ -17,13 +17,6 @@ extern "C" __global__ void stamps(Stamp* out, u32 clocks) {
     } while (end - begin < clocks);
 }
 
-// A thread stores a word, or only computes its address: the same instructions otherwise.
-extern "C" __global__ void one_store(u32* out, u32 stores) {
-    u32* place = out + blockIdx.x * blockDim.x + threadIdx.x;
-    asm volatile("" : "+l"(place));
-    if (stores) *place = 1;
-}
-
 // Every warp of a block notes its first clock.
 extern "C" __global__ void warp_starts(u64* out) {
     u64 begin;

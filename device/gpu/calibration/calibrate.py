@@ -40,7 +40,7 @@ GROUPS: tuple[tuple[Benchmark, ...], ...] = (
     (launches.measure_code,),
 )
 """The micro-benchmarks; those of one group share a process on the GPU."""
-STEPS = (26, 10, 11, 2, 16, 20, 27, 6, 10, 5, 9)
+STEPS = (26, 10, 11, 2, 16, 20, 27, 6, 10, 2, 9)
 """About how many steps each group reports, for the progress."""
 GROUP_LIMIT_S = 60.0
 """The limit of a group, seconds: no further micro-benchmark of it is started after it."""

@@ -293,14 +293,13 @@ def _launches(taken: Samples, properties: DeviceProperties, clock: float) -> Fig
         if len(large) > 1:
             starts[threads] = line_through(large)[1] * at
     typical = str(TYPICAL_BLOCK_THREADS)
-    without, stored = taken.medians("without_store_s"), taken.medians("with_store_s")
-    longer = [stored[shape] - without[shape] for shape in stored if shape in without]
+    fence, stored = taken.means("fence_clocks"), taken.means("stored_fence_clocks")
     pair, single = taken.median("event_pair_s"), grids[typical].get(1)
     return {
         "block_start_clocks_by_threads": starts,
         "blocks_per_clock": 1 / starts[typical] if typical in starts else None,
         "shortest_kernel_s": None if pair is None or single is None else single - pair,
-        "store_completion_s": statistics.median(longer) if longer else None,
+        "store_completion_s": (stored[""] - fence[""]) / at if fence and stored else None,
         "block_turnaround_clocks": _median_of_all(taken, "turnaround_clocks"),
         "warp_start_clocks": taken.median("warp_start_clocks"),
     }

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from memlab.device.gpu.calibration.records import RawSample
-from memlab.device.gpu.peaks.bench import SINK_DTYPE, BenchmarkSession, require_correct
+from memlab.device.gpu.peaks.bench import SINK_DTYPE, BenchmarkSession
 from memlab.device.gpu.timing import TimingSettings
 from memlab.device.properties import LINE_BYTES, WARP_SIZE
 from memlab.kernels.peaks.calibration import CODE_KIB, CODE_ROUNDS
@@ -22,11 +22,7 @@ TURN_THREADS, TURN_CLOCKS = 32, 20_000
 """One warp per block, so that no later warp prolongs it."""
 WARP_START_REPEATS, CODE_REPEATS = 20, 7
 DEFAULT_SHARED_BYTES = 48 * 1024
-STORING_SHAPES = ((1, 32), (1, 1024), (1, 256), (4, 256))
-"""Grids of kernels that store: blocks for each multiprocessor, and threads of a block; the first is
-of a single block."""
-STORE_SETTINGS = TimingSettings(samples=41, settle_s=0.0, settle_cap_s=0.0)
-WORD_BYTES = 4
+STORE_LINES, STORE_SAMPLES = 2**20, 1024
 FLUSH_L2_MULTIPLE = 3
 
 
@@ -71,31 +67,26 @@ def measure_turnaround(bench: BenchmarkSession) -> Iterator[RawSample]:
 
 
 def measure_store_completion(bench: BenchmarkSession) -> Iterator[RawSample]:
-    """Time kernels that store a word a thread, or execute the same instructions but for the store.
+    """Time a fence behind a store to a random line, which waits until the store is complete.
 
-    The L2 is flushed: it holds no line of the stores.
+    Other memory is read before, which fills the L2. The fence alone is timed too.
     """
     session = bench.session
-    shapes = [
-        (per_sm * (session.multiprocessors if number else 1), threads)
-        for number, (per_sm, threads) in enumerate(STORING_SHAPES)
-    ]
-    out = session.array(max(blocks * threads for blocks, threads in shapes) * WORD_BYTES)
-    function = bench.load("blocks.cu", "one_store")
-    for blocks, threads in shapes:
-        bench.step(f"completion of stores of {blocks} blocks")
-        key = f"{threads}:{blocks}"
-        for series, stores in (("without_store_s", 0), ("with_store_s", 1)):
-
-            def launch(blocks: int = blocks, threads: int = threads, stores: int = stores) -> None:
-                arguments = [out, np.uint32(stores)]
-                session.launch(function, (blocks, 1, 1), (threads, 1, 1), arguments)
-
-            taken = session.time(launch, STORE_SETTINGS, flush=True, what="stores")
-            for value in taken.durations_s:
-                yield RawSample(series, key, value)
-        stored = session.read(out, np.empty(blocks * threads, np.uint32))
-        require_correct(bool((stored == 1).all()), "stores")
+    bench.step("completion of stores")
+    lines = FLUSH_L2_MULTIPLE * session.l2_bytes // LINE_BYTES
+    other, sink = session.array(lines * LINE_BYTES), session.array(np.zeros(1, SINK_DTYPE))
+    data = session.array(STORE_LINES * LINE_BYTES)
+    spread = bench.load("misses.cu", "spread_lines")
+    function = bench.load("stores.cu", "completions")
+    for series, stores in (("fence_clocks", 0), ("stored_fence_clocks", 1)):
+        grid, arguments = (session.multiprocessors, 1, 1), [other, np.uint32(lines), sink]
+        session.launch(spread, grid, (256, 1, 1), arguments)
+        cycles = session.array(np.zeros(STORE_SAMPLES, np.uint32))
+        seed = bench.generator.integers(2**31)
+        numbers = map(np.uint32, (STORE_LINES - 1, stores, seed, STORE_SAMPLES))
+        session.launch(function, (1, 1, 1), (WARP_SIZE, 1, 1), [data, *numbers, cycles])
+        for value in session.read(cycles, np.empty(STORE_SAMPLES, np.uint32))[1:]:
+            yield RawSample(series, "", float(value))
 
 
 def measure_warp_starts(bench: BenchmarkSession) -> Iterator[RawSample]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from memlab.device.gpu.calibration.memory import MIN_L2_MULTIPLE, PASS_SETTINGS
 from memlab.device.gpu.calibration.records import RawSample
-from memlab.device.gpu.peaks.bench import BenchmarkSession, require_correct
+from memlab.device.gpu.peaks.bench import SINK_DTYPE, BenchmarkSession, require_correct
 from memlab.device.properties import WARP_SIZE
 from memlab.kernels.peaks.records import VECTOR_BYTES
 
@@ -27,7 +27,7 @@ def measure_loaded_latency(bench: BenchmarkSession) -> Iterator[RawSample]:
     size = max(BYTES, MIN_L2_MULTIPLE * session.l2_bytes)
     size = min(size, int(session.free_bytes() * 0.2)) // 2**16 * 2**16
     data, out = session.array(size), session.array(size)
-    words = size // VECTOR_BYTES
+    words, sink = size // VECTOR_BYTES, session.array(np.zeros(1, SINK_DTYPE))
     fill = bench.load("stream.cu", "fill")
     session.launch(fill, (words // 256, 1, 1), (256, 1, 1), [data, np.uint64(words)])
     function = bench.load("loaded.cu", "loaded")
@@ -41,7 +41,7 @@ def measure_loaded_latency(bench: BenchmarkSession) -> Iterator[RawSample]:
             def launch(
                 threads: int = threads, each: int = loads_per_store, waited: object = waited
             ) -> None:
-                arguments = [data, out, np.uint64(words), np.uint32(each), waited]
+                arguments = [data, out, np.uint64(words), np.uint32(each), waited, sink]
                 grid = (session.multiprocessors, 1, 1)
                 session.launch(function, grid, (threads, 1, 1), arguments)
 
@@ -56,8 +56,8 @@ def measure_loaded_latency(bench: BenchmarkSession) -> Iterator[RawSample]:
 def _verify(bench: BenchmarkSession, data: object, out: object) -> None:
     """Compare what one warp stores after each second load with what it read."""
     session = bench.session
-    waited = session.array(np.zeros(2, np.uint64))
-    arguments = [data, out, np.uint64(CHECKED_WORDS), np.uint32(2), waited]
+    waited, sink = session.array(np.zeros(2, np.uint64)), session.array(np.zeros(1, SINK_DTYPE))
+    arguments = [data, out, np.uint64(CHECKED_WORDS), np.uint32(2), waited, sink]
     session.launch(bench.load("loaded.cu", "loaded"), (1, 1, 1), (WARP_SIZE, 1, 1), arguments)
     shape = (-1, 2, WARP_SIZE * VECTOR_BYTES // 4)
     read, stored = (

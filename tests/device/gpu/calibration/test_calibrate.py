@@ -30,6 +30,8 @@ SIZES = {
         "TURN_CLOCKS": 1,
         "WARP_START_REPEATS": 1,
         "CODE_REPEATS": 1,
+        "STORE_LINES": 2**8,
+        "STORE_SAMPLES": 4,
         "CODE_KIB": (2, 4),
     },
 }

@@ -168,16 +168,11 @@ def test_the_recorded_loads_of_an_h200_give_its_datasheets_figures():
     assert found["dram_turnaround_clocks"] == pytest.approx(H200.dram_turnaround_clocks, rel=0.1)
 
 
-def test_stores_are_complete_later_than_the_same_kernel_without_them():
-    samples = []
-    for shape, without, longer in (
-        ("32:1", 2e-6, 0.30),
-        ("256:528", 3e-6, 0.34),
-        ("9:9", 4e-6, 0.32),
-    ):
-        samples += several("without_store_s", shape, without, spread=0)
-        samples += several("with_store_s", shape, without + 1e-6 * longer, spread=0)
-    assert figures(samples)["store_completion_s"] == pytest.approx(0.32e-6, rel=1e-3)
+def test_a_store_is_complete_when_the_fence_behind_it_has_waited_longer():
+    samples = [RawSample("clock_hz", "launches", CLOCK_HZ)]
+    samples += [RawSample("fence_clocks", "", clocks) for clocks in (20.0, 24.0)]
+    samples += [RawSample("stored_fence_clocks", "", clocks) for clocks in (602.0, 642.0, 622.0)]
+    assert figures(samples)["store_completion_s"] == pytest.approx(600 / CLOCK_HZ, rel=0.02)
 
 
 def test_multiprocessors_that_meet_in_clusters_form_groups():

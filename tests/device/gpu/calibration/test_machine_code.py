@@ -71,5 +71,18 @@ def test_atomics_are_not_added_up_before():
         assert not counted(code, entry)["POPC"]
 
 
-def test_a_loaded_load_is_timed_alone():
-    assert counted(cubin("loaded.cu"), "loaded")["LDG"] == 1
+def test_the_clock_is_read_when_the_values_are_there():
+    found = disassemble(cubin("loaded.cu"), "loaded", (9, 0)).instructions
+    names = [each.name for each in found]
+    load, vote = names.index("LDG"), names.index("VOTE")
+    clocks = [place for place, name in enumerate(names) if name in ("CS2R", "S2UR", "S2R")]
+    assert names.count("LDG") == 1
+    assert any(place < load for place in clocks)
+    assert any(place > vote > load for place in clocks)
+
+
+def test_the_clock_is_read_when_the_store_is_complete():
+    found = disassemble(cubin("stores.cu"), "completions", (9, 0)).instructions
+    names = [each.name for each in found]
+    fence = names.index("MEMBAR")
+    assert names.index("STG") < fence < names.index("CS2R")
