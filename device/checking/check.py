@@ -366,6 +366,13 @@ class _FindingBuilder:
             return "an allocation of the heap is freed that was freed before"
         if observation.kind == "invalid free":
             return "what is freed is no allocation of the heap: malloc has not given this address"
+        if observation.kind == "rank in descriptor":
+            field = self.checker.spoiled_field(observation.at)
+            return (
+                f"the {field.name} (bits {field.first} to {field.last}) of a wgmma's descriptor "
+                "holds the rank of the block, which an address in shared memory has from bit 24 "
+                "on in a cluster: mask the address to 18 bits (address & 0x3FFFF) before the shift"
+            )
         access, size = self._access(observation.at)
         if observation.kind == "use after free":
             return f"{access} of {size} bytes in an allocation of the heap that was freed"

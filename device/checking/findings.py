@@ -46,14 +46,14 @@ class CheckFinding:
         kind: The kind of mistake. memcheck: `out of bounds`, `misaligned`, `not writable` (a write
             to a constant, or to an input of the launch), `ended block` (an access to the shared
             memory of another block, which need not wait for it), `use after free`, `double free`,
-            `invalid free`, `trap`. initcheck: `uninitialized read`, `never written`. racecheck:
-            the hazards `RAW` (read after write), `WAR` and `WAW`, `stale read` (through the
-            read-only cache, of what the same launch wrote), `missing proxy fence` (a bulk copy or
-            `wgmma` reads what threads stored), `missing map fence` (a tensor copy reads a map that
-            threads wrote), and `RAW or WAR` from a tool that does not
-            distinguish them. synccheck: `divergent barrier`, `barrier not reached`, `cluster
-            barrier not reached`, `grid barrier not reached`, `invalid mask`, `inactive source
-            lane`, `endless wait` (for an mbarrier), `missing wait` and `missing fence` (of a
+            `invalid free`, `trap`, `rank in descriptor` (of a `wgmma`). initcheck: `uninitialized
+            read`, `never written`. racecheck: the hazards `RAW` (read after write), `WAR` and
+            `WAW`, `stale read` (through the read-only cache, of what the same launch wrote),
+            `missing proxy fence` (a bulk copy or `wgmma` reads what threads stored), `missing map
+            fence` (a tensor copy reads a map that threads wrote), and `RAW or WAR` from a tool that
+            does not distinguish them. synccheck: `divergent barrier`, `barrier not reached`,
+            `cluster barrier not reached`, `grid barrier not reached`, `invalid mask`, `inactive
+            source lane`, `endless wait` (for an mbarrier), `missing wait` and `missing fence` (of a
             product of a warpgroup). Kinds that only Compute Sanitizer knows keep its words.
         message: The mistake in one sentence, without its place.
         space: The state space of the address (`global`, `shared`, `local`, `const`, `param`);

@@ -18,6 +18,10 @@ from memlab.device.emulator.checks.barriers import BarrierCheck
 from memlab.device.emulator.checks.bounds import ArrayExtents, BoundsCheck
 from memlab.device.emulator.checks.happens_before import HappensBefore, RemoteAccesses
 from memlab.device.emulator.checks.initialisation import InitializationCheck
+from memlab.device.emulator.checks.matrix_descriptors import (
+    DescriptorField,
+    find_spoiled_descriptors,
+)
 from memlab.device.emulator.checks.member_bounds import MemberBounds, MemberObservation
 from memlab.device.emulator.checks.memory_order import MemoryOrder
 from memlab.device.emulator.checks.native_checks import AccessChecks, NativeChecks
@@ -49,7 +53,7 @@ from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory
 from memlab.device.emulator.machine.observer import Action, ExecutionPolicy
 from memlab.device.emulator.machine.scheduler import BarrierRelease, WaitingGroups
-from memlab.device.emulator.machine.threads import Grid, cluster_peers
+from memlab.device.emulator.machine.threads import Grid, cluster_peers, cluster_ranks
 from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Immediate, Operand
 from memlab.device.properties import WARP_SIZE
@@ -123,7 +127,9 @@ class Checker(ExecutionPolicy):
         self._watched |= self._members.subscripts.keys()
         self._products = find_product_mistakes(program) if "synccheck" in tools else {}
         self._watched |= self._products.keys()
-        interpreted = {*self._members.accesses, *self._products}
+        self._descriptors = find_spoiled_descriptors(program) if "memcheck" in tools else {}
+        self._watched |= self._descriptors.keys()
+        interpreted = {*self._members.accesses, *self._products, *self._descriptors}
         self._native = NativeChecks(program, tools, checks, interpreted)
         self.endless_reason = ""
         self._undefined: UndefinedValues | None = None
@@ -152,6 +158,7 @@ class Checker(ExecutionPolicy):
         for space in ("shared", "local"):
             units = segments[space].data.size // self._program.unit_bytes[space]
             self._scratch[space] = np.empty(units, np.int32)
+        self._cluster_ranks = cluster_ranks(threads.blocks, threads.grid.cluster)[lane // padded]
         clusters = None
         if threads.grid.cluster_blocks > 1:
             clusters = cluster_peers(threads.blocks, threads.grid.cluster)[lane // padded, 0]
@@ -215,6 +222,8 @@ class Checker(ExecutionPolicy):
             action = self._undefined.follow(index, step, action)
         if index in self._products:
             action = self._note_product(index, action)
+        if index in self._descriptors:
+            action = self._note_descriptor(index, action)
         return partial(self._run, action)
 
     def memory_accessed(self, access: WatchedAccess) -> None:
@@ -381,6 +390,10 @@ class Checker(ExecutionPolicy):
         """Whether a site is the arrival of an asynchronous copy in shared memory."""
         return site.step in self._program.async_copies
 
+    def spoiled_field(self, site: Site) -> DescriptorField:
+        """The field of a descriptor that the rank of a block has reached at a site."""
+        return self._descriptors[site.step].field
+
     def is_of_product(self, site: Site) -> bool:
         """Whether a site loads a factor of `wgmma`."""
         return is_factor_load(self._program.steps[site.step].row.opcode)
@@ -501,6 +514,21 @@ class Checker(ExecutionPolicy):
             self._observations.add(
                 "synccheck", mistake.kind, "", nowhere, index, threads, product, threads
             )
+            action(mask)
+
+        return run
+
+    def _note_descriptor(self, index: int, action: Action) -> Action:
+        """Report lanes in whose descriptor the rank of their block reaches a field."""
+        spoiled = self._descriptors[index]
+
+        def run(mask: Lanes) -> None:
+            descriptors = self._operands.read(spoiled.descriptor, "u64")
+            reached = descriptors & np.uint64(spoiled.bits) != 0
+            used = descriptors & np.uint64(spoiled.unless) == 0
+            threads = self._numbers[mask & (self._cluster_ranks > 0) & reached & used]
+            nowhere = np.zeros(len(threads), np.int64)
+            self._observations.add("memcheck", "rank in descriptor", "", nowhere, index, threads)
             action(mask)
 
         return run
