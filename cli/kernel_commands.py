@@ -9,9 +9,8 @@ from typer.core import TyperGroup
 
 from memlab.cli import user_kernels
 from memlab.cli.completion import complete_file_kernel, without_completed_part
-from memlab.cli.output import print_message
 from memlab.cli.parsing import Command, Group
-from memlab.errors import MemlabError, UsageError, suggest_nearest
+from memlab.errors import UsageError, suggest_nearest
 from memlab.text import printable
 
 if TYPE_CHECKING:
@@ -28,7 +27,8 @@ def kernel_app(work: Callable[..., None], example: str, summary: str) -> typer.T
     Args:
         work: Called with the kernel's name and its parameters by name, or with a `UserKernel` and
             no parameters; and by keyword with the options that it declares, which follow the
-            kernel's on the command line.
+            kernel's on the command line. With `all_kernels` among them it takes a sequence of
+            `UserKernel`s.
         example: A whole command line, for the message where no kernel is named.
         summary: The command in one sentence.
     """
@@ -187,10 +187,10 @@ def _user_kernel_command(kernel: "UserKernel", work: Callable[..., None]) -> Any
     def command(**values: Any) -> None:
         chosen = user_kernels.with_launch_options(kernel, values)
         device, quiet = values.get("device"), values.get("quiet", False)
-        if not values.get("all_kernels"):
+        if values.get("all_kernels"):
+            work(user_kernels.launched_kernels(chosen, device), {}, **values)
+        else:
             work(user_kernels.with_file_launch(chosen, device, quiet), {}, **values)
-            return
-        _work_on_all(work, user_kernels.launched_kernels(chosen, device), values)
 
     signature = inspect.Signature(
         [
@@ -201,27 +201,6 @@ def _user_kernel_command(kernel: "UserKernel", work: Callable[..., None]) -> Any
     command.__signature__ = signature  # type: ignore[attr-defined]
     place = printable(f"{kernel.entry or 'the kernel'} in {kernel.source}")
     return single_command(printable(kernel.target), f"Your own kernel: {place}.", command)
-
-
-def _work_on_all(
-    work: Callable[..., None], kernels: "Sequence[UserKernel]", values: dict[str, Any]
-) -> None:
-    """Work on one kernel after the other; an error ends that one alone.
-
-    Raises:
-        Exit: One failed; with the first one's exit code.
-    """
-    code = 0
-    for kernel in kernels:
-        try:
-            work(kernel, {}, **values)
-        except MemlabError as error:
-            print_message(f"{kernel.target}: {error}")
-            code = code or error.exit_code
-        except typer.Exit as ended:
-            code = code or ended.exit_code
-    if code:
-        raise typer.Exit(code)
 
 
 def common_options(work: Callable[..., None]) -> list[inspect.Parameter]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from memlab.errors import UsageError, suggest_nearest
@@ -39,6 +40,7 @@ kernel allows a non-portable size, as memlab does (CUDA C++ Programming Guide, "
 Clusters")."""
 
 _MAX_LISTED_ARRAYS = 8
+_ROUNDED_FROM = 10**15  # in messages
 
 
 @dataclass(frozen=True)
@@ -338,7 +340,7 @@ def check_memory(launch: Launch, limits: Limits) -> None:
     if available is not None and needed > available:
         largest = sorted(launch.buffers, key=lambda buffer: -buffer.nbytes)[:_MAX_LISTED_ARRAYS]
         listed = [
-            f"{buffer.name} {' x '.join(map(str, buffer.shape))}"
+            f"{buffer.name} {' x '.join(map(_number_label, buffer.shape))}"
             for buffer in launch.buffers
             if buffer in largest
         ]
@@ -422,4 +424,12 @@ def check_has_clusters(cluster: Sequence[int | str], limits: Limits) -> None:
 
 
 def _bytes_label(size: int) -> str:
+    """A size in bytes and in GiB; rounded where no device has as many."""
+    if size >= _ROUNDED_FROM:
+        return f"{_number_label(size)} bytes"
     return f"{size} bytes ({size / 2**30:.1f} GiB)"
+
+
+def _number_label(number: int) -> str:
+    """A number with all digits, or with three of many."""
+    return f"{Decimal(number):.2e}" if number >= _ROUNDED_FROM else str(number)

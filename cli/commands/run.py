@@ -1,6 +1,6 @@
 """`memlab run KERNEL`: launch a kernel once and report its use of memory."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -25,6 +25,7 @@ from memlab.errors import MemlabError, UsageError
 if TYPE_CHECKING:
     from memlab.device.machine_code.listing import MachineListing
     from memlab.kernels.user.kernel import UserKernel
+    from memlab.roofline.comparison.conditions import Condition
     from memlab.roofline.run import Run
 
 CounterSource = Literal["emulated", "ncu"]
@@ -53,7 +54,7 @@ def _parse_samples(text: str) -> int:
 
 
 def run_kernel(
-    target: "str | UserKernel",
+    target: "str | UserKernel | Sequence[UserKernel]",
     parameters: Mapping[str, int | None],
     *,
     device: options.DeviceOption = None,
@@ -108,58 +109,89 @@ def run_kernel(
         bool, typer.Option("--all", help="Run every kernel that FILE.cu launches.")
     ] = False,
 ) -> None:
-    """Run one kernel, print or write the result, and exit with 1 if its output is wrong."""
+    """Run kernels, print or write the results, and exit with 1 if an output is wrong.
+
+    With `all_kernels`, an error ends the run of that kernel alone; JSON is then a list.
+    """
     chosen = chosen_format(as_json, as_csv, output, RUN_FORMATS)
     if all_kernels and isinstance(target, str):
         raise UsageError(f"--all runs the kernels that a file launches, got {target!r}: name one")
-    if all_kernels and (chosen != "report" or save):
+    if all_kernels and (chosen == "html" or save):
         raise UsageError(
-            "--all prints reports: name one kernel for files, or read the stored runs with "
-            "'memlab runs --json'"
+            "--all writes no page and saves no arrays: name one kernel for these, or make a page "
+            "of the stored runs with 'memlab report'"
         )
     if output is not None:
         check_output(output, overwrite)
+    targets = [target] if isinstance(target, str) or not isinstance(target, Sequence) else target
     files = parse_saves(save or [], overwrite, not isinstance(target, str))
-    conditions = []
+    conditions: tuple[Condition, ...] = ()
     if fail_if:
         from memlab.roofline.comparison.conditions import parse_own_condition
 
-        conditions = [parse_own_condition(text) for text in fail_if]
+        conditions = tuple(map(parse_own_condition, fail_if))
 
     from memlab.cli.progress import progress_bar
 
-    with progress_bar(quiet) as progress, warnings_as_messages():
-        result, code = partial_result(
-            lambda: memlab.run(
-                target,
-                device=device,
-                seed=seed,
-                counters=counters,
-                cublas=cublas,
-                keep=not no_store,
-                label=label or "",
-                note=note or "",
-                store=store,
-                samples=samples,
-                timeout_s=timeout,
-                memory_bytes=memory_limit,
-                progress=progress,
-                **parameters,
+    def measured(one: "str | UserKernel") -> "tuple[Run, int]":
+        with progress_bar(quiet) as progress, warnings_as_messages():
+            result, code = partial_result(
+                lambda: memlab.run(
+                    one,
+                    device=device,
+                    seed=seed,
+                    counters=counters,
+                    cublas=cublas,
+                    keep=not no_store,
+                    label=label or "",
+                    note=note or "",
+                    store=store,
+                    samples=samples,
+                    timeout_s=timeout,
+                    memory_bytes=memory_limit,
+                    progress=progress,
+                    **parameters,
+                )
             )
-        )
-    note_time_limit(result.measurement.coverage, quiet)
-    if chosen == "html":
-        limits = {"seed": seed, "timeout_s": timeout, "memory_bytes": memory_limit}
-        with progress_bar(quiet) as progress:
-            code_shown = _machine_code(
-                result, target, parameters, device=device, progress=progress, **limits
-            )
-        page = memlab.report_page(result, *code_shown, store=store)
-        deliver(page.html, output, overwrite, quiet)
-    else:
-        _deliver(result, chosen, output, overwrite, quiet)
-    save_outputs(result.outputs, files, overwrite, quiet)
-    verification = result.measurement.verification
+        note_time_limit(result.measurement.coverage, quiet)
+        return result, code
+
+    runs, first_code = [], 0
+    for one in targets:
+        try:
+            result, code = measured(one)
+        except MemlabError as error:
+            if not all_kernels:
+                raise
+            name = one if isinstance(one, str) else one.target
+            print_message(f"{name}: {error}")
+            first_code = first_code or error.exit_code
+            continue
+        runs.append(result)
+        if chosen == "html":
+            limits = {"seed": seed, "timeout_s": timeout, "memory_bytes": memory_limit}
+            with progress_bar(quiet) as progress:
+                code_shown = _machine_code(
+                    result, one, parameters, device=device, progress=progress, **limits
+                )
+            page = memlab.report_page(result, *code_shown, store=store)
+            deliver(page.html, output, overwrite, quiet)
+        elif chosen == "report":
+            _print_report(result)
+        elif not all_kernels:
+            deliver(_document(result, chosen), output, overwrite, quiet)
+        save_outputs(result.outputs, files, overwrite, quiet)
+        first_code = first_code or code or _judge(result, conditions)
+    if all_kernels and chosen != "report":
+        deliver(_document(runs, chosen), output, overwrite, quiet)
+    if first_code:
+        raise typer.Exit(first_code)
+
+
+def _judge(run: "Run", conditions: "Sequence[Condition]") -> int:
+    """Print what is wrong with a run's output and which conditions it fails; the exit code."""
+    code = 0
+    verification = run.measurement.verification
     if verification.status == "failed":
         from memlab.roofline.units import compared_text
 
@@ -170,13 +202,12 @@ def run_kernel(
             f"relative error {verification.relative_error:.3g}, "
             f"tolerance {verification.tolerance:.3g}"
         )
-        code = code or EXIT_FINDING
+        code = EXIT_FINDING
     if conditions:
         from memlab.roofline.comparison.conditions import judge_run
 
-        code = code or gate.print_failures(judge_run(result, conditions))
-    if code:
-        raise typer.Exit(code)
+        code = code or gate.print_failures(judge_run(run, conditions))
+    return code
 
 
 def _machine_code(
@@ -196,18 +227,22 @@ def _machine_code(
         return []
 
 
-def _deliver(run: "Run", chosen: str, output: Path | None, overwrite: bool, quiet: bool) -> None:
-    if chosen == "report":
-        from memlab.roofline.reports.parts import console
-        from memlab.roofline.reports.run import run_report
+def _print_report(run: "Run") -> None:
+    from memlab.roofline.reports.parts import console
+    from memlab.roofline.reports.run import run_report
 
-        console().print(run_report(run))
-        return
+    console().print(run_report(run))
 
+
+def _document(runs: "Run | list[Run]", chosen: str) -> str:
+    """A run, or the list of several, as JSON or CSV."""
     from memlab.roofline.documents.runs import run_document, runs_csv
 
-    text = runs_csv([run]) if chosen == "csv" else json_text(run_document(run))
-    deliver(text, output, overwrite, quiet)
+    if chosen == "csv":
+        return runs_csv(runs if isinstance(runs, list) else [runs])
+    if isinstance(runs, list):
+        return json_text([run_document(run) for run in runs])
+    return json_text(run_document(runs))
 
 
 run_app = kernel_app(run_kernel, "memlab run tiled", "Run a kernel and report its use of memory.")

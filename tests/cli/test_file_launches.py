@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import tomllib
@@ -63,6 +65,17 @@ int main(int argc, char** argv) {
   cudaMemset(a, 0, n * sizeof(float));
   unknown<<<1, n>>>(a, n);
   cudaMemcpy(h, b, 4096, cudaMemcpyDeviceToHost);
+}
+"""
+
+LARGE = """\
+__global__ void large(float* y) { y[threadIdx.x] = 1; }
+__global__ void small(float* y) { y[threadIdx.x] = 2; }
+int main() {
+  float *y;
+  cudaMalloc(&y, 4096);
+  large<<<1, 1024, 300 * 1024>>>(y);
+  small<<<1, 1024>>>(y);
 }
 """
 
@@ -151,7 +164,33 @@ def test_all_kernels_whose_launches_are_told_run(capsys: pytest.CaptureFixture[s
     assert "left out several.cu:unknown (line 22): give --set n=1M" in printed.err
     assert main(["run", "tiled", "--all"]) == 2
     assert main(["run", "several.cu:copy", "--all"]) == 2
-    assert main(["run", "several.cu", "--all", "--json"]) == 2
+
+
+def test_all_kernels_make_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["several.cu:fill<float, 64>", "several.cu:fill<double, 64>", "several.cu:copy"]
+    assert main(["run", "several.cu", "--all", "--json"]) == 0
+    assert [run["kernel"] for run in json.loads(capsys.readouterr().out)] == names
+    assert main(["run", "several.cu", "--all", "--csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["kernel"] for row in rows] == names
+    assert main(["run", "several.cu", "--all", "-o", "all.json"]) == 0
+    assert [run["kernel"] for run in json.loads(Path("all.json").read_text("utf-8"))] == names
+    capsys.readouterr()
+    assert main(["run", "several.cu", "--all", "-o", "all.html"]) == 2
+    assert capsys.readouterr().err.count("--all writes no page") == 1
+
+
+def test_a_kernel_that_fails_is_left_out_of_the_document(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("large.cu").write_text(LARGE)
+    assert main(["run", "large.cu", "--all", "--json"]) == 2
+    printed = capsys.readouterr()
+    assert [run["kernel"] for run in json.loads(printed.out)] == ["large.cu:small"]
+    assert "large.cu:large: " in printed.err
+    failed = ["run", "several.cu", "--all", "--json", "--fail-if", "registers_per_thread>0"]
+    assert main(failed) == 1
+    assert len(json.loads(capsys.readouterr().out)) == 3
 
 
 def test_what_does_not_compile_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:

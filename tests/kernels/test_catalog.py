@@ -254,6 +254,12 @@ def test_tolerance_lies_between_rounding_and_a_lost_term() -> None:
             "use smaller sizes",
         ),
         (
+            "naive",
+            {"width": 2**70},
+            "M 1.18e+21 x 1.18e+21, N 1.18e+21 x 1.18e+21, P 1.18e+21 x 1.18e+21 need 1.67e+43 "
+            "bytes of memory; NVIDIA H200 has 150109880320 bytes (139.8 GiB): use smaller sizes",
+        ),
+        (
             "tiled",
             {"width": 50000},
             "M has 50000 x 50000 = 2500000000 elements; tiled indexes with 32 bits, up to "
