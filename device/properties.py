@@ -137,7 +137,8 @@ class DeviceProperties(Presentable):
         pipe_lanes_per_clock_per_sm: Lanes that an SM serves per clock, by pipe: `fma` (FP32), `alu`
             (logic, integer add, compare), `imad`, `fp64`, `fp16` and `bf16` (paired
             multiply-adds), `mufu`, `f2i` and `i2f` (conversions), `popc`, `shuffle`, `redux` and
-            `lsu` (32-bit shared loads). 32 is a warp instruction per clock. The width of the pipe,
+            `lsu` (32-bit shared loads), `ldg` (32-bit global loads that hit the L1).
+            32 is a warp instruction per clock. The width of the pipe,
             which a loop that also counts and branches only approaches.
         pipe_latency_clocks: From an instruction to one that depends on it, by the same pipes, as
             the compiler arranges them: `fp16` alternates between two pipes, `redux` includes the

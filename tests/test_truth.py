@@ -17,6 +17,7 @@ from memlab.device.measurement import Resources
 
 WRITTEN = list(cases.written_cases())
 LATER = list(cases.later_cases())
+H200 = loader.load_datasheet("h200")
 NO_CODE = CompiledKernel((9, 0), "", b"", Resources(0, 0, 0), "")
 PROFILED = """\
 launched: first
@@ -89,7 +90,7 @@ def test_ranks_alone_decide_the_correlation() -> None:
 @pytest.mark.parametrize("name", ["hash-words", "votes", "radix-split", "gelu-bf16"])
 def test_an_h200_counted_as_many_instructions_of_each_pipe(name: str) -> None:
     case = next(case for case in WRITTEN if case.name == name)
-    found, counted = modelled(case).counters, measured_launches()[name].counters
+    found, counted = modelled(case, H200).counters, measured_launches()[name].counters
     for pipe in ("alu", "fma", "xu"):
         key = f"instructions_{pipe}"
         assert found[key] == pytest.approx(counted[key], rel=1e-3), pipe
@@ -98,7 +99,7 @@ def test_an_h200_counted_as_many_instructions_of_each_pipe(name: str) -> None:
 @pytest.mark.parametrize("name", ["hash-straight", "counts-of-bits", "half2-polynomial"])
 def test_an_h200_counted_as_many_operations(name: str) -> None:
     case = next(case for case in WRITTEN if case.name == name)
-    found, counted = modelled(case).counters, measured_launches()[name].counters
+    found, counted = modelled(case, H200).counters, measured_launches()[name].counters
     assert found["iop"] == pytest.approx(counted["iop"], rel=1e-3)
     # The move of a constant by HADD2 is among the hardware's.
     assert found["flop_16_bit"] == pytest.approx(counted["flop_16_bit"], rel=0.02)
@@ -108,5 +109,5 @@ def test_an_h200_counted_as_many_operations(name: str) -> None:
 def test_an_h200_read_as_much_for_a_small_launch(name: str) -> None:
     """Its code and what starts it: 88 of 120, 120 of 4216 and all of 104 sectors."""
     case = next(case for case in WRITTEN if case.name == name)
-    found, counted = modelled(case).counters, measured_launches()[name].counters
+    found, counted = modelled(case, H200).counters, measured_launches()[name].counters
     assert found["dram_read_bytes"] == pytest.approx(counted["dram_read_bytes"], rel=0.05)

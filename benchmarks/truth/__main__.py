@@ -2,6 +2,7 @@
 
     python -m benchmarks.truth compare [--held-out [2] | --all] [--jobs N] [--cache FOLDER]
                                        [--only TEXT ...] [--operations] [--stalls] [--errors FILE]
+                                       [--device NAME | FILE.toml] [--measured TABLE.csv]
     python -m benchmarks.truth data FOLDER
     python -m benchmarks.truth prepare FOLDER [--only TEXT ...] [--held-out [2]]
     python -m benchmarks.truth measure FOLDER TABLE.csv [--seconds N]
@@ -10,7 +11,8 @@
 runs on, under Nsight Compute; the table belongs to `docs/results/h200-truth.csv`, that of the
 kinds `operations` and `atomics` to `h200-operations.csv`, that of the second set that was put aside
 to `h200-held-out.csv`. `compare` runs the launches on the
-emulated H200; with `--operations` it lists integer operations, 16-bit FLOPs and instructions by
+emulated H200, or with `--device` and `--measured` those that another GPU ran on it, emulated; with
+`--operations` it lists integer operations, 16-bit FLOPs and instructions by
 pipe. `data` writes the arrays that launches read from files, for `memlab run`.
 """
 
@@ -22,7 +24,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.counters import DATASHEET
 from benchmarks.truth import cases, compare, data, errors, measure
+from memlab.device.datasheets import loader
+from memlab.device.properties import DeviceProperties
 
 
 def main() -> None:
@@ -46,7 +51,7 @@ def main() -> None:
         "choices": (cases.FIRST_ASIDE, cases.SECOND_ASIDE),
         "help": "the launches put aside alone: at first, or later (2)",
     }
-    comparing = commands.add_parser("compare", help="compare the emulated H200 with the measured")
+    comparing = commands.add_parser("compare", help="compare the emulated with the measured")
     comparing.add_argument("--held-out", **aside)
     comparing.add_argument("--all", action="store_true", help="these and the others")
     comparing.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time")
@@ -55,6 +60,8 @@ def main() -> None:
     comparing.add_argument("--operations", action="store_true", help="list arithmetic by pipe")
     comparing.add_argument("--stalls", action="store_true", help="list why warps wait")
     comparing.add_argument("--errors", type=Path, help="write the quantiles of the errors here")
+    comparing.add_argument("--device", default=DATASHEET, help="a datasheet: its name or its .toml")
+    comparing.add_argument("--measured", type=Path, help="the table of another GPU's measurement")
     comparing.set_defaults(command=_compare)
     for name, help_text in (
         ("data", "write the arrays that launches read from files"),
@@ -97,6 +104,8 @@ def _compare(options: argparse.Namespace) -> None:
         options.jobs,
         options.cache,
         tuple(options.only),
+        properties=_datasheet(options.device),
+        measured_table=options.measured,
     )
     if not compared:
         sys.exit("no launch with measurements was emulated")
@@ -106,6 +115,11 @@ def _compare(options: argparse.Namespace) -> None:
         print("\n" + compare.stall_table(compared))
     if options.errors:
         options.errors.write_text(errors.quantiles_toml(compared))
+
+
+def _datasheet(name: str) -> DeviceProperties:
+    is_path = loader.is_datasheet_path(name)
+    return loader.read_datasheet(name) if is_path else loader.load_datasheet(name)
 
 
 if __name__ == "__main__":

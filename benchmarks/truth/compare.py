@@ -1,4 +1,4 @@
-"""The emulated H200 against the measured one: errors of time and counters, one by one and over all.
+"""An emulated device against the real one: errors of time and counters, one by one and over all.
 
 The errors are modelled minus measured, relative to measured.
 """
@@ -13,12 +13,15 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.counters import DATASHEET
 from benchmarks.report import Figure, table
 from benchmarks.truth import stalls
 from benchmarks.truth.cases import Case, all_cases
 from benchmarks.truth.measured import Measured, measured_launches
 from benchmarks.truth.modelled import Modelled, modelled_launches
 from benchmarks.truth.operations import OPERATIONS
+from memlab.device.datasheets import loader
+from memlab.device.properties import DeviceProperties
 
 SHARES: Mapping[str, float] = {
     "l2_read_sectors": 0.10,
@@ -96,24 +99,34 @@ class Comparison:
 
 
 def compare_launches(
-    held_out: int | None, jobs: int, cache: Path | None = None, only: Sequence[str] = ("",)
+    held_out: int | None,
+    jobs: int,
+    cache: Path | None = None,
+    only: Sequence[str] = ("",),
+    *,
+    properties: DeviceProperties | None = None,
+    measured_table: Path | None = None,
 ) -> list[Comparison]:
-    """Run the launches that were measured on the emulated H200.
+    """Run the launches that were measured on an emulated device.
 
     Args:
         held_out: The set of launches to run, as of `Case`; None for all.
         jobs: How many run at a time.
         cache: As of `modelled_launches`.
         only: Texts, one of which a launch's name contains, or is its kind.
+        properties: The device; None for the H200.
+        measured_table: As of `measured_launches`.
     """
-    measured = measured_launches()
+    measured = measured_launches(measured_table)
+    if properties is None:
+        properties = loader.load_datasheet(DATASHEET)
     cases = {
         case.name: case
         for case in all_cases()
         if case.name in measured and held_out in (None, case.held_out) and case.matches(only)
     }
     compared: dict[str, Comparison] = {}
-    for name, modelled in modelled_launches(list(cases.values()), jobs, cache):
+    for name, modelled in modelled_launches(list(cases.values()), properties, jobs, cache):
         if modelled.failure:
             print(f"{name}: not emulated: {modelled.failure}", file=sys.stderr)
         else:

@@ -1,4 +1,4 @@
-"""What an H200 measured, read from the tables that the measurements wrote."""
+"""What a GPU measured, read from the tables that the measurements wrote."""
 
 from __future__ import annotations
 
@@ -31,11 +31,18 @@ class Measured:
     stalls: Mapping[str, float] = field(default_factory=dict)
 
 
-def measured_launches() -> dict[str, Measured]:
-    """The measured launches by the names of their cases."""
+def measured_launches(table: Path | None = None) -> dict[str, Measured]:
+    """The measured launches by the names of their cases.
+
+    Args:
+        table: A table of `python -m benchmarks.truth measure` of another GPU; None for those of the
+            H200.
+    """
+    if table is not None:
+        return dict(_rows(table))
     rows = dict(_catalog_rows(RESULTS / TABLE))
-    for table in WRITTEN_TABLES:
-        rows |= dict(_rows(RESULTS / table))
+    for name in WRITTEN_TABLES:
+        rows |= dict(_rows(RESULTS / name))
     return rows
 
 

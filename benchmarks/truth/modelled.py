@@ -1,4 +1,4 @@
-"""Launches on the emulated H200, several at a time, with a cache of what the emulator counted."""
+"""Launches on an emulated device, several at a time, with a cache of what the emulator counted."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from time import process_time
 
-from benchmarks.counters import DATASHEET
 from benchmarks.truth.cases import Case
 from benchmarks.truth.operations import emulated_operations
 from memlab.device import time_model
 from memlab.device.compiler.compile import CompiledKernel, compile_launch
-from memlab.device.datasheets import loader
 from memlab.device.emulation.device import Emulation, emulate, resident_blocks
 from memlab.device.model_errors import kind_of
 from memlab.device.properties import DeviceProperties
@@ -24,6 +22,16 @@ from memlab.errors import MemlabError
 from memlab.kernels.launch import Launch
 
 SEED = 0
+COUNTED_BY = (
+    "multiprocessor_count",
+    "l1_cache_bytes_per_sm",
+    "l2_cache_bytes",
+    "l2_partitions",
+    "l2_merged_reads_by_sms",
+    "dram_access_bytes",
+    "dram_launch_bytes",
+)
+"""The figures of a device that counters depend on besides its compute capability."""
 
 
 @dataclass(frozen=True)
@@ -58,25 +66,26 @@ class Modelled:
 
 
 def modelled_launches(
-    cases: Sequence[Case], jobs: int, cache: Path | None
+    cases: Sequence[Case], properties: DeviceProperties, jobs: int, cache: Path | None
 ) -> Iterator[tuple[str, Modelled]]:
     """Emulate launches in processes of their own; yields names and results as they come.
 
     Args:
         cases: The launches.
+        properties: The device.
         jobs: How many run at a time.
         cache: A folder that keeps each launch's emulation, from which a later call models the
             time anew; None for none. It must be emptied when what is counted changes.
     """
     with ProcessPoolExecutor(jobs, mp_context=get_context("fork")) as pool:
-        pending = {pool.submit(modelled, case, cache): case.name for case in cases}
+        pending = {pool.submit(modelled, case, properties, cache): case.name for case in cases}
         for future in as_completed(pending):
             yield pending[future], future.result()
 
 
-def modelled(case: Case, cache: Path | None = None) -> Modelled:
+def modelled(case: Case, properties: DeviceProperties, cache: Path | None = None) -> Modelled:
     """Emulate one launch and model its time."""
-    properties, began_s = loader.load_datasheet(DATASHEET), process_time()
+    began_s = process_time()
     try:
         launch = case.launch()
         compiled = compile_launch(launch, properties.compute_capability)
@@ -106,7 +115,7 @@ def _emulation(
 ) -> Emulation:
     if cache is None:
         return emulate(launch, compiled, properties, SEED)
-    file = cache / f"{_key(launch, compiled)}.pickle"
+    file = cache / f"{_key(launch, compiled, properties)}.pickle"
     if file.exists():
         kept: Emulation = pickle.loads(file.read_bytes())
         return kept
@@ -116,7 +125,9 @@ def _emulation(
     return emulation
 
 
-def _key(launch: Launch, compiled: CompiledKernel) -> str:
-    """A name for a launch: a hash of its code, its geometry and its arguments."""
+def _key(launch: Launch, compiled: CompiledKernel, properties: DeviceProperties) -> str:
+    """A name for a launch: a hash of its code, geometry and arguments, and of the device."""
     geometry = (launch.grid, launch.block, launch.dynamic_shared_bytes, launch.arguments)
-    return sha256(compiled.cubin + repr((launch.kernel, *geometry)).encode()).hexdigest()[:24]
+    device = tuple(getattr(properties, name) for name in COUNTED_BY)
+    text = repr((launch.kernel, *geometry, device))
+    return sha256(compiled.cubin + text.encode()).hexdigest()[:24]

@@ -365,6 +365,7 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
     _set_banks(steps, profile.code.instructions, properties)
     sites = sites_of(profile.code, profile.barriers)
     constant_passes = properties.constant_passes_per_clock_per_sm or 1.0
+    load_lanes = properties.pipe_lanes_per_clock_per_sm.get("ldg")
     for number, instruction in enumerate(profile.code.instructions):
         step, issue = steps[number], issue_of(instruction, properties)
         previous = profile.code.instructions[number - 1] if number else None
@@ -390,6 +391,8 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         if issue.kind == Kind.CONSTANT:
             step["passes"] = access.passes / constant_passes
             continue
+        if load_lanes and instruction.name in ("LDG", "LD", "LDL"):
+            step["passes"] = max(step["passes"], _LANES_MOST / load_lanes)
         step["latency"] = max(issue.latency - _BEFORE_L1_CLOCKS, 0.0)
         if instruction.name == "ATOMS" and access.sharing_lanes > 1:
             _share_address(step, instruction, access.sharing_lanes, properties)

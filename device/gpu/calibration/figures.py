@@ -109,9 +109,10 @@ def figures_from_samples(
 
 def _pipes(taken: Samples, properties: DeviceProperties, clock: float) -> Figures:
     lanes = taken.medians("pipe_lanes_per_clock")
-    loads = taken.median("shared_lanes_per_clock")
-    if loads is not None:
-        lanes["lsu"] = loads
+    for pipe, series in (("lsu", "shared_lanes_per_clock"), ("ldg", "l1_lanes_per_clock")):
+        loads = taken.median(series)
+        if loads is not None:
+            lanes[pipe] = loads
     lanes = {pipe: _near_power_of_two(rate) for pipe, rate in lanes.items()}
     issued = taken.median("issued_per_clock")
     barriers = _whole_clocks(taken.medians("barrier_clocks"))

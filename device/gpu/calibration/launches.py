@@ -83,8 +83,8 @@ def measure_store_completion(bench: BenchmarkSession) -> Iterator[RawSample]:
         session.launch(spread, grid, (256, 1, 1), arguments)
         cycles = session.array(np.zeros(STORE_SAMPLES, np.uint32))
         seed = bench.generator.integers(2**31)
-        numbers = map(np.uint32, (STORE_LINES - 1, stores, seed, STORE_SAMPLES))
-        session.launch(function, (1, 1, 1), (WARP_SIZE, 1, 1), [data, *numbers, cycles])
+        each = [np.uint32(number) for number in (STORE_LINES - 1, stores, seed, STORE_SAMPLES)]
+        session.launch(function, (1, 1, 1), (WARP_SIZE, 1, 1), [data, *each, cycles])
         for value in session.read(cycles, np.empty(STORE_SAMPLES, np.uint32))[1:]:
             yield RawSample(series, "", float(value))
 

@@ -270,3 +270,19 @@ def test_a_figure_by_a_number_is_interpolated():
     found = [figure_at(table, warps) for warps in (1, 4.5, 8, 20, 32, 64, 0)]
     assert found == [15, 22, 29, 53, 77, 77, 15]
     assert figure_at({}, 1) is None
+
+
+def test_the_h100s_figures_are_those_that_one_measured():
+    """But for a latency that depends on the half of the L2, and a time that a profiler gave."""
+    known = loader.load_datasheet("h100")
+    path = REPOSITORY / "docs" / "results" / "h100-calibrate.toml"
+    measured = loader.read_datasheet(str(path))
+    other = {"global_atomic_latency_clocks", "shortest_kernel_s", "total_memory_bytes"}
+    compared = 0
+    for name, value in known_figures(measured).items():
+        listed = getattr(known, name)
+        if name in other or not isinstance(value, int | float) or isinstance(value, bool):
+            continue
+        assert listed == pytest.approx(value, rel=0.01), name
+        compared += 1
+    assert compared > 60

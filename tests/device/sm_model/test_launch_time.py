@@ -6,7 +6,14 @@ import pytest
 
 import memlab
 from memlab.device.datasheets import loader
-from memlab.device.sm_model.launch_time import dram_fraction, hit_share, prefetched_clocks
+from memlab.device.machine_code.instructions import Control, MachineCode, MachineInstruction
+from memlab.device.sm_model.launch_time import (
+    dram_fraction,
+    hit_share,
+    machine_steps,
+    prefetched_clocks,
+)
+from memlab.device.sm_model.profile import LaunchProfile
 
 DEVICE = replace(
     loader.load_datasheet("h200"),
@@ -50,3 +57,15 @@ def test_no_bound_is_longer_than_the_time():
     # A warp's loads follow each other in the PTX, and overlap in the machine code.
     time = memlab.run("column-sum", width=128, device="h200").measurement.time
     assert max(time.bounds_s.values()) == time.bounds_s["latency"] == time.median_s
+
+
+@pytest.mark.parametrize(("device", "clocks"), [("h200", 1), ("a6000", 2)])
+def test_load_units_of_half_a_warp_take_two_clocks_for_a_load(device, clocks):
+    control = Control(1, False, None, None, 0, 0)
+    code = tuple(
+        MachineInstruction(16 * place, "", opcode, (target, "[R2]"), None, 0, control)
+        for place, (opcode, target) in enumerate((("LDG.E", "R4"), ("LDS", "R5")))
+    )
+    profile = LaunchProfile(MachineCode("k", (9, 0), code), (), (), (), 1.0, {}, 32.0, 0.0, 0.0)
+    steps = machine_steps(profile, 1, loader.load_datasheet(device))
+    assert list(steps["passes"]) == [clocks, 1]  # shared memory serves a warp at once

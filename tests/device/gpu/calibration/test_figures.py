@@ -42,13 +42,14 @@ def test_rates_per_clock_are_medians():
             *several("pipe_lanes_per_clock", "fma", 127.0),
             *several("pipe_lanes_per_clock", "mufu", 16.0),
             *several("shared_lanes_per_clock", "", 31.0),
+            *several("l1_lanes_per_clock", "", 15.9),
             *several("issued_per_clock", "", 3.9),
             *several("barrier_clocks", "8", 28.23, spread=0),
             *several("barrier_clocks", "32", 76.26, spread=0),
         ]
     )
     lanes = found["pipe_lanes_per_clock_per_sm"]
-    assert lanes == {"fma": 128, "mufu": 16, "lsu": 32}  # but for the other instructions
+    assert lanes == {"fma": 128, "mufu": 16, "lsu": 32, "ldg": 16}  # but for the other instructions
     assert found["issue_slots_per_clock_per_sm"] == 4
     assert found["barrier_latency_by_warps_clocks"] == {"8": 28, "32": 76}
     assert found["barrier_latency_clocks"] == 28
@@ -79,7 +80,10 @@ def test_a_latency_does_not_include_reading_the_clock():
 
 def test_blocks_start_at_the_slope_of_large_grids():
     first_s, block_s, pair_s = 3e-6, 0.6e-9, 1.7e-6
-    samples = [RawSample("clock_hz", "launches", CLOCK_HZ), *several("event_pair_s", "", pair_s)]
+    samples = [
+        RawSample("clock_hz", "launches", CLOCK_HZ),
+        *several("event_pair_s", "", pair_s, spread=0),
+    ]
     for threads, factor in ((32, 1), (256, 2)):
         for blocks in (1, 16_384, 32_768, 65_536):
             seconds = first_s + factor * block_s * blocks
@@ -152,8 +156,10 @@ def test_waits_for_dram_are_those_of_a_queue_and_of_writes():
     assert found["dram_turnaround_clocks"] == pytest.approx(400)
 
 
-def test_the_recorded_loads_of_an_h200_give_its_datasheets_figures():
-    with (DATA / "h200-loaded.csv").open(newline="") as file:
+@pytest.mark.parametrize("device", ["h100", "h200"])
+def test_recorded_loads_give_the_figures_of_the_datasheet(device):
+    known = loader.load_datasheet(device)
+    with (DATA / f"{device}-loaded.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["bytes_per_lane"] == "16"]
     samples = []
     for row in rows:
@@ -161,11 +167,11 @@ def test_the_recorded_loads_of_an_h200_give_its_datasheets_figures():
         key = f"{row['loads_per_store'] or 0}:{row['warps_per_sm']}"
         samples += [
             RawSample("loaded_latency_clocks", key, float(row["mean_clocks"])),
-            RawSample("loaded_bytes_per_s", key, moved * H200.clock_rate_hz),
+            RawSample("loaded_bytes_per_s", key, moved * known.clock_rate_hz),
         ]
-    found = figures(samples)
-    assert found["dram_queue_clocks"] == pytest.approx(H200.dram_queue_clocks, rel=0.1)
-    assert found["dram_turnaround_clocks"] == pytest.approx(H200.dram_turnaround_clocks, rel=0.1)
+    found, _ = figures_from_samples(samples, known)
+    assert found["dram_queue_clocks"] == pytest.approx(known.dram_queue_clocks, rel=0.1)
+    assert found["dram_turnaround_clocks"] == pytest.approx(known.dram_turnaround_clocks, rel=0.1)
 
 
 def test_a_store_is_complete_when_the_fence_behind_it_has_waited_longer():
