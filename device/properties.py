@@ -158,6 +158,8 @@ class DeviceProperties(Presentable):
             unknown.
         l2_merged_reads_by_sms: How many reads of the L1s the L2's request coalescer makes one,
             where so many SMs read the same data at one pace, without waiting for one another.
+        l2_merged_later_reads: The same of the waves behind the first one, where neighbouring blocks
+            read the same tiles and wait at barriers, by "blocks per SM x waves x neighbours".
         dram_latency_by_sectors_clocks: As `l2_latency_by_sectors_clocks`, all missing the L2.
         dram_latency_quantiles_clocks: The latency of a single random miss below which a share of
             them lies: `p05`, `p25`, `p50`, `p75`, `p95`, `p99`.
@@ -295,6 +297,7 @@ class DeviceProperties(Presentable):
     l2_copy_bytes_per_clock: float | None = None
     l2_partitions: int | None = None
     l2_merged_reads_by_sms: Mapping[str, float] = field(default_factory=dict)
+    l2_merged_later_reads: Mapping[str, float] = field(default_factory=dict)
     dram_latency_by_sectors_clocks: Mapping[str, float] = field(default_factory=dict)
     dram_latency_quantiles_clocks: Mapping[str, float] = field(default_factory=dict)
     dram_latency_deviation_clocks: float | None = None

@@ -26,7 +26,11 @@ from memlab.device.emulator.models.cache_replay import (
     replay_accesses,
     schedule_blocks,
 )
-from memlab.device.emulator.program.program import DecodedInstruction
+from memlab.device.emulator.program.program import (
+    DecodedInstruction,
+    Program,
+    instructions_in_loops,
+)
 from memlab.device.emulator.sampling.data_dependence import depends_on_data
 from memlab.device.measurement import Counters, total_global_atomic_sectors
 from memlab.device.properties import SECTOR_BYTES, DeviceProperties
@@ -47,9 +51,10 @@ class CacheCounters:
 
 
 def cache_geometry(
-    properties: DeviceProperties, resident_blocks: int, carveout_bytes: int
+    properties: DeviceProperties, resident_blocks: int, carveout_bytes: int, blocks: int = 1
 ) -> caches.CacheGeometry:
-    """The caches of a device; a cache of unknown size holds nothing."""
+    """The caches of a device, for a grid of blocks; a cache of unknown size holds nothing."""
+    waves = blocks / (resident_blocks * (properties.multiprocessor_count or 1))
     return caches.CacheGeometry(
         multiprocessors=properties.multiprocessor_count or 1,
         resident_blocks=resident_blocks,
@@ -60,7 +65,30 @@ def cache_geometry(
         merged_by_readers=tuple(
             sorted((float(n), merged) for n, merged in properties.l2_merged_reads_by_sms.items())
         ),
+        merged_later=_merged_later(properties.l2_merged_later_reads, resident_blocks, waves),
     )
+
+
+def _merged_later(
+    measured: Mapping[str, float], resident_blocks: int, waves: float
+) -> tuple[tuple[float, float], ...]:
+    """How reads of later waves are merged, by neighbours: between those that were measured.
+
+    Blocks per SM and waves were measured in powers of two, and their logarithms count.
+    """
+    if not measured:
+        return ()
+    table = {tuple(map(int, key.split("x"))): merged for key, merged in measured.items()}
+    per_sm, of_waves, neighbours = (sorted(set(keys)) for keys in zip(*table, strict=True))
+
+    def between(readers: int) -> float:
+        by_waves = []
+        for of in of_waves:
+            merged = [table[number, of, readers] for number in per_sm]
+            by_waves.append(np.interp(np.log(resident_blocks), np.log(per_sm), merged))
+        return float(np.interp(np.log(waves), np.log(of_waves), by_waves))
+
+    return tuple((float(readers), between(readers)) for readers in neighbours)
 
 
 def model_caches(
@@ -115,6 +143,8 @@ def _model_once(
     geometry: caches.CacheGeometry,
 ) -> CacheCounters:
     """Model the caches as if each miss of an L1 fetched its sectors once."""
+    if not _waits_in_loops(execution.program):
+        geometry = replace(geometry, merged_later=())
     lines = executed_addresses.record_lines(
         execution, tally, lane_instructions_per_block, bool(stream.affine.all()), geometry
     )
@@ -131,6 +161,14 @@ def _model_once(
         atomic_hits=atomic_hit_rate(counters),
     )
     return CacheCounters(counters, levels)
+
+
+def _waits_in_loops(program: Program) -> bool:
+    """Whether warps wait at barriers over and over, which keeps a block's reads together."""
+    return any(
+        step.row.kind == "barrier" and inside
+        for step, inside in zip(program.steps, instructions_in_loops(program), strict=True)
+    )
 
 
 def launch_read_bytes(code_bytes: int, properties: DeviceProperties) -> int:

@@ -329,7 +329,7 @@ def emulate(
         active,
         block.lane_instructions_per_block,
         cache_counters.cache_geometry(
-            properties, resident.blocks_per_sm, allocation.carveout_bytes
+            properties, resident.blocks_per_sm, allocation.carveout_bytes, launch.blocks
         ),
         copies.fetches_per_sector,
     )

@@ -84,6 +84,9 @@ class CacheGeometry:
             many multiprocessors read the same data at the same pace; ascending. Without any, reads
             are not merged. They were measured where all blocks start at once: so do those of the
             first wave. Later ones start one by one as others end, and read the same at other times.
+        merged_later: The same of later waves, by how many neighbouring blocks read the same data:
+            they start one soon after the other, and barriers keep them together. Without any, these
+            reads are not merged.
     """
 
     multiprocessors: int
@@ -93,6 +96,7 @@ class CacheGeometry:
     dram_access_bytes: int
     l2_partitions: int = 1
     merged_by_readers: tuple[tuple[float, float], ...] = ()
+    merged_later: tuple[tuple[float, float], ...] = ()
 
     @property
     def wave(self) -> int:
@@ -102,9 +106,17 @@ class CacheGeometry:
     def coalesced_reads(self, readers: ArrayLike) -> NDArray[np.float64]:
         """How often the L2 is read where so many multiprocessors read a sector at one pace."""
         counts = np.asarray(readers, np.float64)
-        known, merged = zip((1.0, 1.0), *self.merged_by_readers, strict=True)
-        reads: NDArray[np.float64] = counts / np.interp(counts, known, merged)
+        reads: NDArray[np.float64] = counts / _merged(self.merged_by_readers, counts)
         return reads
+
+
+def _merged(
+    measured: Sequence[tuple[float, float]], readers: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """How many reads become one, by those that were measured for some numbers of readers."""
+    known, merged = zip((1.0, 1.0), *measured, strict=True)
+    made: NDArray[np.float64] = np.interp(readers, known, merged)
+    return made
 
 
 def misses(
@@ -248,7 +260,9 @@ def _coalesced_share(
     """Sectors read from the L2 over sectors that miss the L1s.
 
     All blocks of the first wave that shift a row by the same distance read the same sector in the
-    same window. As many of them as miss are its readers, each on a multiprocessor of its own.
+    same window. As many of them as miss are its readers, each on a multiprocessor of its own. In
+    later waves, those of them that follow one another in launch order are, of what was measured:
+    loads through the L1 that read more than one sector of a line.
 
     Args:
         stream: The stream of one block.
@@ -260,14 +274,34 @@ def _coalesced_share(
     blocks = min(busy.blocks, geometry.wave)
     if not total or not geometry.merged_by_readers:
         return 1.0
-    share = np.ones(len(stream.sector))
+    share, later = np.ones((2, len(stream.sector)))
+    alone = _lone_sectors(stream)
+    following = np.arange(blocks, min(busy.blocks, blocks + geometry.wave))
     for group in _row_groups(stream, np.arange(blocks), busy):
         if not group.lines:
             asked = blocks * missed[group.rows].mean() / len(group.shifts)
             readers = min(max(asked, 1.0), geometry.multiprocessors)
             share[group.rows] = geometry.coalesced_reads(readers) / readers
-    of_first_wave = float((share * missed).sum() / total)
-    return 1 + (of_first_wave - 1) * blocks / busy.blocks
+            stride = stream.stride[group.rows[0]]
+            neighbours = _equal_neighbours(busy.coordinates(following) @ stride)
+            readers = max(neighbours * missed[group.rows].mean(), 1.0)
+            rows = group.rows[stream.cached[group.rows] & ~alone[group.rows]]
+            later[rows] = 1 / _merged(geometry.merged_later, np.asarray(readers))
+    of_first_wave, of_later = ((each * missed).sum() / total for each in (share, later))
+    return float(of_later + (of_first_wave - of_later) * blocks / busy.blocks)
+
+
+def _lone_sectors(stream: AccessStream) -> NDArray[np.bool_]:
+    """Whether each row's sector is the only one of its line in its window."""
+    lines = np.stack([stream.window, stream.sector // SECTORS_PER_LINE], axis=1)
+    _, line = distinct_rows(lines)
+    alone: NDArray[np.bool_] = np.bincount(line)[line] == 1
+    return alone
+
+
+def _equal_neighbours(values: IntArray) -> float:
+    """How many equal values follow one another, in the mean."""
+    return len(values) / (1 + np.count_nonzero(np.diff(values))) if len(values) else 1.0
 
 
 def _sampling_factor(accesses: int, most: int) -> int:

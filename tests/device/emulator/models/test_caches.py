@@ -270,6 +270,34 @@ def test_reads_of_the_first_wave_alone_are_merged() -> None:
     assert share == pytest.approx((1 + (1.0 / 2.0 + 0.5) / 1.5) / 2)
 
 
+def test_later_waves_merge_the_reads_of_neighbouring_blocks() -> None:
+    """Two blocks of a wave read a row's tile of M after one another, and columns' tiles apart."""
+    made = matrix_product(64, 16)
+    apart = replace(
+        geometry(l1_bytes=0, resident_blocks=1), multiprocessors=2, merged_by_readers=((2.0, 1.0),)
+    )
+
+    alone = caches.l1_reads(made, all_of((4, 4, 1)), apart).coalesced_share
+    merging = replace(apart, merged_later=((2.0, 1.6),))
+    share = caches.l1_reads(made, all_of((4, 4, 1)), merging).coalesced_share
+
+    assert alone == pytest.approx(1.0)
+    # All of the 8 waves but the first one; half of what a block reads is of M.
+    assert share == pytest.approx(1 / 8 + 7 / 8 * (1 / 1.6 + 1) / 2)
+
+
+@pytest.mark.parametrize(("sectors", "merged"), [([0, 1], 1.6), ([0], 1.0), ([0, 4], 1.0)])
+def test_later_waves_do_not_merge_lone_sectors_of_lines(sectors: list[int], merged: float) -> None:
+    """All blocks of a row read the same one or two sectors, of one line or of two."""
+    made = stream([0] * len(sectors), sectors, [(0, 16, 0)] * len(sectors))
+    apart = replace(geometry(l1_bytes=0, resident_blocks=1), multiprocessors=2)
+    merging = replace(apart, merged_by_readers=((2.0, 1.0),), merged_later=((2.0, 1.6),))
+
+    share = caches.l1_reads(made, all_of((4, 4, 1)), merging).coalesced_share
+
+    assert share == pytest.approx(1 / 8 + 7 / 8 / merged)
+
+
 @pytest.mark.parametrize(("lines", "rate"), [(64, 1 / 2), (16, 1.0)])
 def test_a_warp_that_walks_rows_needs_a_line_for_each(lines: int, rate: float) -> None:
     """`row_sum`: 32 threads, each along its own row, use the four sectors of a line in turn."""
