@@ -397,7 +397,14 @@ def occupancy(
     if not known:
         most = register_budget(properties, block).registers_per_thread
         block = replace(block, registers_per_thread=most)
-    subject = OccupancySubject(block, launch.kernel, dict(launch.parameters), registers_given=known)
+    subject = OccupancySubject(
+        block,
+        launch.kernel,
+        dict(launch.parameters),
+        registers_given=known,
+        cluster_blocks=launch.cluster_blocks,
+        grid_blocks=launch.blocks,
+    )
     resident = device_occupancy.compute_occupancy(properties, block)
     return KernelOccupancy(
         resident.blocks_per_sm,

@@ -7,7 +7,12 @@ import io
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from memlab.device.occupancy import BlockRequirements, block_allocation, compute_occupancy
+from memlab.device.occupancy import (
+    BlockRequirements,
+    block_allocation,
+    compute_occupancy,
+    resident_blocks,
+)
 from memlab.device.occupancy_curves import occupancy_curves, register_budget
 from memlab.roofline.documents.codec import encode
 from memlab.roofline.units import parameters_text
@@ -42,12 +47,16 @@ class OccupancySubject:
         parameters: The kernel's parameters; empty without a kernel.
         registers_given: Whether the registers are known; else they are the most that cost no
             block.
+        cluster_blocks: Blocks of a cluster; 1 where blocks form none.
+        grid_blocks: Blocks of the grid; 0 without a kernel.
     """
 
     block: BlockRequirements
     kernel: str = ""
     parameters: dict[str, int | str] = field(default_factory=dict)
     registers_given: bool = True
+    cluster_blocks: int = 1
+    grid_blocks: int = 0
 
     @property
     def label(self) -> str:
@@ -55,6 +64,45 @@ class OccupancySubject:
         if self.kernel:
             return f"{self.kernel}, {parameters_text(self.parameters)}"
         return f"{self.block.threads_per_block} threads per block"
+
+
+@dataclass(frozen=True)
+class ActiveClusters:
+    """The clusters that a device holds at once.
+
+    Attributes:
+        cluster_blocks: Blocks of a cluster.
+        active_clusters: Clusters at once, as `cudaOccupancyMaxActiveClusters` counts them.
+        resident_blocks: Their blocks.
+        waves: How often these would have to be replaced for the whole grid; None where no cluster
+            fits.
+    """
+
+    cluster_blocks: int
+    active_clusters: int
+    resident_blocks: int
+    waves: float | None
+
+
+def active_clusters(
+    properties: DeviceProperties, subject: OccupancySubject
+) -> ActiveClusters | None:
+    """The clusters of a subject that a device holds at once.
+
+    Returns:
+        Their number; None where blocks form no clusters, or the device's number of
+        multiprocessors is not known.
+    """
+    if subject.cluster_blocks == 1 or properties.multiprocessor_count is None:
+        return None
+    occupancy = compute_occupancy(properties, subject.block)
+    blocks = resident_blocks(properties, occupancy.blocks_per_sm, subject.cluster_blocks)
+    return ActiveClusters(
+        subject.cluster_blocks,
+        blocks // subject.cluster_blocks,
+        blocks,
+        subject.grid_blocks / blocks if blocks else None,
+    )
 
 
 def occupancy_document(properties: DeviceProperties, subject: OccupancySubject) -> dict[str, Any]:
@@ -77,6 +125,7 @@ def occupancy_document(properties: DeviceProperties, subject: OccupancySubject) 
             "block": block,
             "allocation": block_allocation(properties, block),
             "occupancy": compute_occupancy(properties, block),
+            "clusters": active_clusters(properties, subject),
             "thresholds": {
                 curve.resource: dict(zip(("below", "above"), curve.thresholds, strict=True))
                 for curve in occupancy_curves(properties, block)

@@ -16,6 +16,7 @@ from memlab.device.occupancy import (
     max_warps,
 )
 from memlab.device.occupancy_curves import occupancy_curves, register_budget
+from memlab.roofline.documents.occupancy import active_clusters
 from memlab.roofline.reports.parts import (
     LABEL_COLUMNS,
     bar,
@@ -79,6 +80,7 @@ def occupancy_report(properties: DeviceProperties, subject: OccupancySubject) ->
                 ("resident", resident),
                 ("theoretical", Text.assemble((percent(share), "bold"), "  ", bar(share))),
                 ("limited by", occupancy.limiter),
+                *_cluster_facts(properties, subject),
             ),
         ),
         _limits_table(properties, occupancy, allocation),
@@ -104,6 +106,21 @@ def _block_facts(
     requested, allocated = block.shared_bytes_per_block, allocation.shared_bytes_per_block
     rounded = f", {capacity(allocated)} allocated" if allocated != requested else ""
     yield "shared memory", f"{capacity(requested) if requested else 'none'}{rounded}"
+
+
+def _cluster_facts(
+    properties: DeviceProperties, subject: OccupancySubject
+) -> Iterator[tuple[str, str]]:
+    found = active_clusters(properties, subject)
+    if found is None:
+        return
+    clusters = f"{found.active_clusters:,} {plural(found.active_clusters, 'cluster')}"
+    waves = f"; the grid is {found.waves:.2f} waves" if found.waves is not None else ""
+    yield (
+        "clusters",
+        f"{clusters} of {_blocks(found.cluster_blocks)} on the device at once, "
+        f"{_blocks(found.resident_blocks)}{waves}",
+    )
 
 
 def _limits_table(

@@ -197,3 +197,21 @@ def test_a_device_may_stand_before_the_kernel(capsys: Capture) -> None:
     for words in ("-d t4 naive", "-d h200 naive -d t4"):
         assert main(["occupancy", *words.split(), "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["device"]["name"] == "Tesla T4"
+
+
+def test_clusters_on_the_device_are_those_that_an_h200_counts(
+    folder: Path, capsys: Capture
+) -> None:
+    """`cudaOccupancyMaxActiveClusters` gives 30, not the 33 by division."""
+    Path("k.cu").write_text(
+        "__global__ void __cluster_dims__(8) k(int* x) { x[blockIdx.x * 1024 + threadIdx.x] = 1; }"
+    )
+    words = "k.cu --grid 1056 --block 1024"
+    shown = run(words, capsys)
+    assert "30 clusters of 8 blocks on the device at once, 240 blocks; the grid is 4.40" in shown
+    clusters = {"cluster_blocks": 8, "active_clusters": 30, "resident_blocks": 240, "waves": 4.4}
+    assert main(["occupancy", *words.split(), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["clusters"] == clusters
+    assert main(["occupancy", "tiled", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["clusters"] is None
+    assert "on the device at once" not in run("tiled", capsys)
