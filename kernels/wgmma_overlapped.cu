@@ -173,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(CLUSTE
     switch (ENDS - 1 - phase) {  // groups that may be incomplete
       case 0: wait_for_products<0>(); break;
       case 1: wait_for_products<1>(); break;
-      default: wait_for_products<2>();
+      default: wait_for_products<ENDS - 1>();
     }
     release(ahead(phase));
   };
@@ -208,6 +208,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(CLUSTE
     }
     next_stages();
 
+    // In the same registers: wgmma of all columns takes those of both halves.
 #pragma unroll
     for (int i = 0; i < COLUMNS / 4; ++i) {
       sums[i] = left[i], sums[COLUMNS / 4 + i] = right[i];
