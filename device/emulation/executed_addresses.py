@@ -16,10 +16,14 @@ from memlab.device.emulator.machine.memory import KernelFault
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.models.cache_replay import LineAccesses
 from memlab.device.emulator.models.caches import CacheGeometry
+from memlab.device.emulator.sampling.without_data import without_data
 from memlab.device.properties import WARP_SIZE
 
 REPLAYED_LANE_INSTRUCTIONS = 1_500_000_000
 """The size of what is executed again, on one core: 0.8 s at most on a server of 2022."""
+REPLAYED_WITHOUT_DATA = 6_000_000_000
+"""The same of programs whose data can be left out (`without_data`) and whose blocks are resident at
+once, such as those that take tile after tile, none of which stands for the others: 4 s at most."""
 _LANE_COST = 100  # instructions per lane that take as long as preparing it (50 ns)
 _LINE_COST = 40  # the same of an access to a line (20 ns), whether it is in the sample or not
 MOST_ACCESSES = 3_000_000
@@ -53,7 +57,10 @@ def record_lines(
     lines_per_block = sum(_lines_accessed(execution, tally)) / execution.launch.blocks
     cost = lane_instructions_per_block + _LANE_COST * execution.grid.padded_threads
     cost += _LINE_COST * lines_per_block
-    blocks = _blocks(execution, cost, geometry)
+    program = without_data(execution.program)
+    one_wave = program is not None and execution.launch.blocks <= geometry.wave
+    afford = REPLAYED_WITHOUT_DATA if one_wave else REPLAYED_LANE_INSTRUCTIONS
+    blocks = _blocks(execution, int(afford / cost), geometry)
     if not blocks or (is_affine and blocks < execution.launch.blocks):
         return None
     factor = 1
@@ -65,6 +72,7 @@ def record_lines(
             list(execution.chunks(execution.blocks[:blocks])),
             lambda: LineTrace(2 * MOST_ACCESSES, factor),
             _whole,
+            program,
         )
     except (EmulationTimeoutError, KernelFault, _IncompleteError):
         return None
@@ -82,10 +90,9 @@ def _whole(trace: LineTrace) -> ChunkLines:
     return lines
 
 
-def _blocks(execution: Execution, cost_per_block: float, geometry: CacheGeometry) -> int:
-    """How many blocks are executed: all, some waves, or none."""
+def _blocks(execution: Execution, afford: int, geometry: CacheGeometry) -> int:
+    """How many blocks are executed, of those that it can afford: all, some waves, or none."""
     blocks, wave = execution.launch.blocks, geometry.wave
-    afford = int(REPLAYED_LANE_INSTRUCTIONS / cost_per_block)
     if blocks <= afford:
         return blocks
     waves = min(afford // wave, _MOST_WAVES)

@@ -329,6 +329,7 @@ class Execution:
         chunks: Sequence[NDArray[np.int64]],
         make: Callable[[], Watcher],
         take: Callable[[Watcher], T],
+        program: Program | None = None,
     ) -> list[T]:
         """Execute chunks of blocks under observers, and return what was recorded of each.
 
@@ -338,12 +339,13 @@ class Execution:
             chunks: The coordinates of the blocks of each, shape (blocks, 3).
             make: Makes an observer, which watches one chunk after the other.
             take: What an observer has recorded of the last chunk.
+            program: What to execute; None for the launch's program.
 
         Raises:
             KernelFault, EmulationTimeoutError: As `run`.
         """
         if not self.runs_in_lockstep and self.chunk_blocks == self._lane_blocks:
-            recorded = self._record_on_all_cores(chunks, make, take)
+            recorded = self._record_on_all_cores(chunks, make, take, program)
             arrays = self.memory.arrays
             if not (arrays["loaded"] & arrays["stored"]).any():
                 return recorded
@@ -351,7 +353,7 @@ class Execution:
             self.reset()
         observer, recorded = make(), []
         for blocks in chunks:
-            self.run(blocks, observers=[observer])
+            self.run(blocks, observers=[observer], program=program)
             recorded.append(take(observer))
         return recorded
 
@@ -360,14 +362,16 @@ class Execution:
         chunks: Sequence[NDArray[np.int64]],
         make: Callable[[], Watcher],
         take: Callable[[Watcher], T],
+        program: Program | None,
     ) -> list[T]:
-        native_program(self.program, (), self.source)  # it is compiled once, before threads use it
+        # It is compiled once, before threads use it.
+        native_program(program or self.program, (), self.source)
         left = iter(enumerate(chunks))  # what no thread has taken yet
 
         def run(workspace: Workspace, stop: Deadline) -> list[tuple[int, T]]:
             observer, recorded = make(), []
             for number, blocks in left:
-                self._chunk(blocks, workspace, None, stop, [observer]).execute()
+                self._chunk(blocks, workspace, None, stop, [observer], program).execute()
                 recorded.append((number, take(observer)))
             return recorded
 

@@ -17,9 +17,11 @@ from memlab.device.emulator.codegen.lanes import count_bits
 from memlab.device.emulator.codegen.llvm import library_of
 from memlab.device.emulator.codegen.records import Byte, Int32, Pointer, Record
 
-LOAD, LOAD_BYPASSING_L1, STORE, LOCAL_STORE, ATOMIC = range(5)
+LOAD, LOAD_BYPASSING_L1, STORE, LOCAL_STORE, ATOMIC, MULTICAST = range(6)
 """Kinds of instructions by their number in `Replay.kinds`. All stores reach the L2; those to local
-memory stay in the L1, too. The L2 executes atomics."""
+memory stay in the L1, too. The L2 executes atomics. Copies to several blocks are served one by one:
+the request coalescer, which sends them to their receivers, merges none of them with others (its
+counters lrc__*_coalescing_achieved_type_programmatic, tests/data/h100-hopper-counters.csv)."""
 
 _NONE = -1
 _HASH = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
@@ -186,7 +188,11 @@ def replay(state: Replay, start: int, stop: int) -> int:
             home.lines[home.newest].dirty |= sectors
             continue
         near = state.l2[owner % state.partitions]
-        count_readers(state, counts, use(near, line), sectors, state.times[access])
+        if kind == MULTICAST:
+            counts.lrc_reads += count_bits(sectors)
+            counts.l2_reads += float(count_bits(sectors))
+        else:
+            count_readers(state, counts, use(near, line), sectors, state.times[access])
         absent = sectors & ~use(near, line).valid
         counts.l2_misses += count_bits(absent)
         waiting = sectors & ~absent & coming_at(use(near, line), asker, moment)

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.codegen.layout import LOCAL_LINES
 from memlab.device.emulator.codegen.records import dtype_of
+from memlab.device.emulator.isa.asynchronous.bulk_copies import is_multicast
 from memlab.device.emulator.models import cache_code
 from memlab.device.emulator.models.address_streams import SECTORS_PER_LINE, IntArray
 from memlab.device.emulator.models.caches import CacheGeometry
@@ -183,7 +184,7 @@ def replay_accesses(
         "moments": times,
         "times": np.where(is_later, never, times),
         "read_by": read_by,
-        "kinds": np.array(2 * [_kind(step, bool(geometry.l1_bytes)) for step in steps], np.int32),
+        "kinds": np.array(2 * _kinds(steps, bool(geometry.l1_bytes)), np.int32),
         "counts": counts,
         "l1": caches.add(geometry.multiprocessors, l1_lines),
         "l2": l2,
@@ -213,6 +214,15 @@ def _placed(
 
 def _traffic(counts: NDArray[np.void]) -> InstructionTraffic:
     return InstructionTraffic(**{name: counts[name] for name in _COUNTS.names or ()})
+
+
+def _kinds(steps: Sequence[DecodedInstruction], has_l1: bool) -> list[int]:
+    """The kinds of instructions for the caches: a copy writes what it has read one step before."""
+    kinds = [_kind(step, has_l1) for step in steps]
+    for number, step in enumerate(steps[1:]):
+        if is_multicast(step.row) and steps[number].row.kind == "load":
+            kinds[number] = cache_code.MULTICAST
+    return kinds
 
 
 def _kind(step: DecodedInstruction, has_l1: bool) -> int:

@@ -21,7 +21,8 @@ LINE = 128
 
 
 def step(kind: str, space: str = "global", bypass_l1: bool = False) -> Any:
-    return SimpleNamespace(row=SimpleNamespace(kind=kind, space=space, bypass_l1=bypass_l1))
+    row = SimpleNamespace(opcode="", kind=kind, space=space, bypass_l1=bypass_l1)
+    return SimpleNamespace(row=row)
 
 
 STEPS = [
