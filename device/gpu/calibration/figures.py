@@ -294,13 +294,11 @@ def _launches(taken: Samples, properties: DeviceProperties, clock: float) -> Fig
         if len(large) > 1:
             starts[threads] = line_through(large)[1] * at
     typical = str(TYPICAL_BLOCK_THREADS)
-    fence, stored = taken.means("fence_clocks"), taken.means("stored_fence_clocks")
     pair, single = taken.median("event_pair_s"), grids[typical].get(1)
     return {
         "block_start_clocks_by_threads": starts,
         "blocks_per_clock": 1 / starts[typical] if typical in starts else None,
         "shortest_kernel_s": None if pair is None or single is None else single - pair,
-        "store_completion_s": (stored[""] - fence[""]) / at if fence and stored else None,
         "block_turnaround_clocks": _median_of_all(taken, "turnaround_clocks"),
         "warp_start_clocks": taken.median("warp_start_clocks"),
     }

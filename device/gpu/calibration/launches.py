@@ -22,7 +22,6 @@ TURN_THREADS, TURN_CLOCKS = 32, 20_000
 """One warp per block, so that no later warp prolongs it."""
 WARP_START_REPEATS, CODE_REPEATS = 20, 7
 DEFAULT_SHARED_BYTES = 48 * 1024
-STORE_LINES, STORE_SAMPLES = 2**20, 1024
 FLUSH_L2_MULTIPLE = 3
 
 
@@ -64,29 +63,6 @@ def measure_turnaround(bench: BenchmarkSession) -> Iterator[RawSample]:
         turns = turns[np.argsort(turns[:, 1])]
         for gap in turns[1:, 1] - turns[:-1, 2]:
             yield RawSample("turnaround_clocks", str(number), float(gap))
-
-
-def measure_store_completion(bench: BenchmarkSession) -> Iterator[RawSample]:
-    """Time a fence behind a store to a random line, which waits until the store is complete.
-
-    Other memory is read before, which fills the L2. The fence alone is timed too.
-    """
-    session = bench.session
-    bench.step("completion of stores")
-    lines = FLUSH_L2_MULTIPLE * session.l2_bytes // LINE_BYTES
-    other, sink = session.array(lines * LINE_BYTES), session.array(np.zeros(1, SINK_DTYPE))
-    data = session.array(STORE_LINES * LINE_BYTES)
-    spread = bench.load("misses.cu", "spread_lines")
-    function = bench.load("stores.cu", "completions")
-    for series, stores in (("fence_clocks", 0), ("stored_fence_clocks", 1)):
-        grid, arguments = (session.multiprocessors, 1, 1), [other, np.uint32(lines), sink]
-        session.launch(spread, grid, (256, 1, 1), arguments)
-        cycles = session.array(np.zeros(STORE_SAMPLES, np.uint32))
-        seed = bench.generator.integers(2**31)
-        each = [np.uint32(number) for number in (STORE_LINES - 1, stores, seed, STORE_SAMPLES)]
-        session.launch(function, (1, 1, 1), (WARP_SIZE, 1, 1), [data, *each, cycles])
-        for value in session.read(cycles, np.empty(STORE_SAMPLES, np.uint32))[1:]:
-            yield RawSample(series, "", float(value))
 
 
 def measure_warp_starts(bench: BenchmarkSession) -> Iterator[RawSample]:

@@ -174,13 +174,6 @@ def test_recorded_loads_give_the_figures_of_the_datasheet(device):
     assert found["dram_turnaround_clocks"] == pytest.approx(known.dram_turnaround_clocks, rel=0.1)
 
 
-def test_a_store_is_complete_when_the_fence_behind_it_has_waited_longer():
-    samples = [RawSample("clock_hz", "launches", CLOCK_HZ)]
-    samples += [RawSample("fence_clocks", "", clocks) for clocks in (20.0, 24.0)]
-    samples += [RawSample("stored_fence_clocks", "", clocks) for clocks in (602.0, 642.0, 622.0)]
-    assert figures(samples)["store_completion_s"] == pytest.approx(600 / CLOCK_HZ, rel=0.02)
-
-
 def test_multiprocessors_that_meet_in_clusters_form_groups():
     firsts = joined([(4, 1), (2, 3), (3, 5), (5, 2), (6, 7), (0, 4)])
     assert firsts == {0: 0, 1: 0, 4: 0, 2: 2, 3: 2, 5: 2, 6: 6, 7: 6}

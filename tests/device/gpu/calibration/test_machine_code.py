@@ -79,10 +79,3 @@ def test_the_clock_is_read_when_the_values_are_there():
     assert names.count("LDG") == 1
     assert any(place < load for place in clocks)
     assert any(place > vote > load for place in clocks)
-
-
-def test_the_clock_is_read_when_the_store_is_complete():
-    found = disassemble(cubin("stores.cu"), "completions", (9, 0)).instructions
-    names = [each.name for each in found]
-    fence = names.index("MEMBAR")
-    assert names.index("STG") < fence < names.index("CS2R")
