@@ -28,6 +28,7 @@ COUNTED_BY = (
     "l2_cache_bytes",
     "l2_partitions",
     "l2_merged_reads_by_sms",
+    "l2_merged_later_reads",
     "dram_access_bytes",
     "dram_launch_bytes",
 )

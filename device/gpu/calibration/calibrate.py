@@ -55,6 +55,7 @@ NOT_MEASURED = {
     "store_completion_s": "it takes a profiler's times of kernels",
     "l2_partitions": "NVIDIA's documents give it exactly",
     "l2_merged_reads_by_sms": "it takes a profiler's counters of the L2",
+    "l2_merged_later_reads": "it takes a profiler's counters of the L2",
 }
 """Figures of the models that no micro-benchmark gives, and why: they are those of a datasheet of
 memlab."""
