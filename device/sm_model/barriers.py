@@ -1,4 +1,4 @@
-"""Barriers in shared memory (`mbarrier`): which instruction makes which of a warp's operations.
+"""Barriers in shared memory (`mbarrier`) and named ones: which instruction makes which operation.
 
 A warp's operations are known by the line of the PTX, in order. The instructions of the machine code
 that come from a line are a *site*: whichever of them the warp issues makes the next operation.

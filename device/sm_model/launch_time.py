@@ -371,7 +371,7 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         previous = profile.code.instructions[number - 1] if number else None
         _set_issue(step, issue, instruction, previous)
         step["dispatch"] = dispatch_clocks(instruction, properties)
-        if issue.kind in (Kind.TEST, Kind.CHANGE, Kind.COPY):
+        if issue.kind in (Kind.TEST, Kind.CHANGE, Kind.COPY, Kind.SYNCHRONIZE):
             step["site"] = sites.get(number, -1)
         if issue.kind == Kind.PRODUCT:
             step["passes"] = product_wavefronts(instruction) / SCHEDULERS

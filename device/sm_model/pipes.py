@@ -111,6 +111,8 @@ def issue_of(step: MachineInstruction, properties: DeviceProperties) -> Issue:
         return Issue(Kind.CONSTANT, Unit.CONSTANT, 1.0, first)
     if name == "BAR" and ("SYNC" in opcode or "RED" in opcode):
         return Issue(Kind.SYNCHRONIZE, Unit.MISCELLANEOUS, 1.0, _SPECIAL_LATENCY_CLOCKS)
+    if name == "BAR" and "ARV" in opcode:
+        return Issue(Kind.CHANGE, Unit.MISCELLANEOUS, 1.0)
     if name == "LDGDEPBAR":
         return Issue(Kind.COMMIT, Unit.MISCELLANEOUS, 1.0)
     if name == "DEPBAR":

@@ -59,12 +59,12 @@ class Kind(IntEnum):
     LOAD = 3  # through the L1, and the L2 and DRAM for what misses
     STORE = 4
     ATOMIC = 5  # at the L2
-    SYNCHRONIZE = 6  # waits for the warps of the block
+    SYNCHRONIZE = 6  # waits for the warps of the block, or those that meet at a named barrier
     COMMIT = 7  # closes a group of asynchronous copies
     AWAIT = 8  # waits until only some groups of asynchronous copies are under way
     CONSTANT = 9  # an indexed load from constant memory
     TEST = 10  # waits until a barrier in shared memory has completed a phase
-    CHANGE = 11  # arrives at a barrier, or expects bytes there
+    CHANGE = 11  # arrives at a barrier in shared memory or a named one, or expects bytes there
     COPY = 12  # a copy by the copy engine, which completes its bytes at a barrier
     COPY_OUT = 13  # a copy by the copy engine to global memory
     PRODUCT = 14  # a product of a warpgroup, which completes later
@@ -135,7 +135,7 @@ class Step(Record):
 
 
 class Operation(Record):
-    """What an instruction does to a barrier in shared memory."""
+    """What an instruction does to a barrier in shared memory, or a named one."""
 
     barrier: int
     arrivals: int
@@ -144,7 +144,7 @@ class Operation(Record):
 
 
 class Barrier(Record):
-    """A barrier in the shared memory of a block."""
+    """A barrier in the shared memory of a block, or a named one."""
 
     pending: int  # arrivals that its phase waits for
     transactions: int  # bytes that its phase waits for
@@ -176,7 +176,7 @@ class Warp(Record):
     since: float  # when it reached the barrier
     barrier: int  # the instruction that waits there
     joined: int  # times that it has arrived at the barrier of the cluster
-    tested: int  # the barrier in shared memory that it waits for, or that of the cluster; NONE
+    tested: int  # the barrier in shared memory, named one or that of the cluster it waits for; NONE
     phases: int  # of that barrier, which must be complete
     multiplied: float  # when all its products are complete
     closed: int  # groups of products so far

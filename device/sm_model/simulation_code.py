@@ -238,6 +238,7 @@ def _prepare(m: Machine, number: int, clock: float) -> None:
     if step.kind == _TEST:
         index = _operation(m, number, step.site)
         if index >= 0:
+            warp.barrier = warp.step
             known = _tested(m, warp, m.operations[index], ready)
             if known >= _NEVER:
                 return
@@ -309,7 +310,9 @@ def _change(m: Machine, slot: int, operation: Operation, clock: float) -> None:
         if warp.running and warp.tested == operation.barrier and warp.phases <= state.phases:
             warp.tested = 0 + NONE
             then = _later(when, warp.since)
-            m.steps[warp.step].stalls[_LONG] += then - warp.since
+            waits = m.steps[warp.barrier]
+            reason = _BARRIER if waits.kind == _SYNCHRONIZE else _LONG
+            waits.stalls[reason] += then - warp.since
             _prepare(m, number, then)
 
 
@@ -654,6 +657,12 @@ def _advance(m: Machine, number: int, warp: Warp, step: Step, clock: float) -> N
         place = m.places[warp.slot]
         start = _later(clock, m.barrier_free)
         m.barrier_free = start + m.barrier_clocks
+        index = _operation(m, number, step.site)
+        if index >= 0:
+            m.cursors[number * m.sites + step.site] += 1
+            warp.barrier = own
+            _meet_part(m, number, m.operations[index], clock + 1.0)
+            return
         place.arrived += 1
         place.released = _later(place.released, m.barrier_free)
         warp.ready, warp.since, warp.barrier = _NEVER, clock + 1.0, own
@@ -663,6 +672,17 @@ def _advance(m: Machine, number: int, warp: Warp, step: Step, clock: float) -> N
     stalls[_BRANCH_RESOLVING] += step.resolving
     stalls[_WAIT] += then - clock - 1.0 - step.resolving
     _prepare(m, number, then)
+
+
+@compiled(inline=False)
+def _meet_part(m: Machine, number: int, operation: Operation, clock: float) -> None:
+    """Arrive at a named barrier, and wait there for the others, from a clock."""
+    warp = m.warps[number]
+    _change(m, warp.slot, operation, m.barrier_free + m.barrier_latency)
+    then = _tested(m, warp, operation, clock)
+    if then < _NEVER:
+        m.steps[warp.barrier].stalls[_BARRIER] += then - clock
+        _prepare(m, number, then)
 
 
 @compiled(inline=True)

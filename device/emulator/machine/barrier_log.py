@@ -1,23 +1,30 @@
-"""What the warps of a block do to the `mbarrier`s in its shared memory, for the time model."""
+"""What the warps of a block do to its barriers, for the time model.
+
+These are the `mbarrier`s in its shared memory, and named barriers (`bar.sync` and `bar.arrive` with
+a number and a count), at which only a part of its warps meet.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from memlab.device.emulator.codegen.stretches import is_cluster_barrier, is_partial
 from memlab.device.emulator.isa import mbarrier
 from memlab.device.emulator.isa.address_space import RANK_UNIT
-from memlab.device.emulator.machine.observer import Observer
+from memlab.device.emulator.machine.memory import Mask
+from memlab.device.emulator.machine.observer import Action, Observer
 from memlab.device.emulator.ptx.parser import Operand
 from memlab.device.properties import WARP_SIZE
 
 if TYPE_CHECKING:
     from memlab.device.emulator.machine.access_watch import WatchedAccess
     from memlab.device.emulator.machine.machine import Chunk
-    from memlab.device.emulator.program.program import Program
+    from memlab.device.emulator.program.program import DecodedInstruction, Program
 
 _MOST_OPERATIONS = 1_000_000
 _WORD_BYTES = 8
@@ -46,7 +53,7 @@ class BarrierOperations:
     """The operations of a block.
 
     Attributes:
-        arrivals: Arrivals that a phase of each barrier needs.
+        arrivals: Arrivals that a phase of each barrier needs; at a named barrier, of warps.
         operations: The operations in order, by the warp and the line of the PTX.
     """
 
@@ -62,11 +69,13 @@ class BarrierLog(Observer):
     """
 
     def watched_instructions(self, program: Program) -> Collection[int]:
-        """The tests and changes of barriers."""
+        """The tests and changes of barriers, and where a part of a block meets."""
         return [
             index
             for index, step in enumerate(program.steps)
-            if mbarrier.is_test(step.instruction) or mbarrier.is_change(step.instruction)
+            if mbarrier.is_test(step.instruction)
+            or mbarrier.is_change(step.instruction)
+            or _is_named(step)
         ]
 
     def chunk_started(self, chunk: Chunk) -> None:
@@ -78,6 +87,48 @@ class BarrierLog(Observer):
         self._log: dict[tuple[int, int], list[BarrierOperation]] = {}
         self._left = _MOST_OPERATIONS
         self._lanes = chunk.context["warps_per_block"] * WARP_SIZE
+        self._ranks: dict[tuple[int, int], int] = {}  # of the blocks that a multicast reached last
+        self._met = Counter[int]()  # warps that have arrived at a named barrier, by its number
+
+    def instruction_bound(self, index: int, step: DecodedInstruction, action: Action) -> Action:
+        """Log the warps that arrive at a named barrier before they do."""
+        if step.row.kind != "arrive":
+            return action
+
+        def logged(lanes: Mask) -> None:
+            self._meet(index, lanes, waits=False)
+            action(lanes)
+
+        return logged
+
+    def control_reached(self, index: int, mask: Mask, taken: Mask) -> None:
+        """Log the warps that meet at a named barrier."""
+        if index < len(self._chunk.program.steps) and _is_named(self._chunk.program.steps[index]):
+            self._meet(index, taken, waits=True)
+
+    def _meet(self, index: int, lanes: Mask, *, waits: bool) -> None:
+        """Log warps that arrive at a named barrier; where one waits, then for its own phase."""
+        instruction = self._chunk.program.steps[index].instruction
+        warps = lanes[: self._lanes].reshape(-1, WARP_SIZE)
+        for warp in np.flatnonzero(warps.any(axis=1)).tolist():
+            lane = warp * WARP_SIZE + int(warps[warp].argmax())
+            name, *count = (self._value(operand, lane) for operand in instruction.operands)
+            needed = (count[0] if count else self._lanes) // WARP_SIZE
+            place = -1 - name
+            if place not in self._numbers:
+                self._numbers[place] = len(self._numbers)
+                self._arrivals.append(max(needed, 1))
+                self._phases.append(0)
+            number = self._numbers[place]
+            phase = self._met[number] // self._arrivals[number] + 1
+            self._met[number] += 1
+            operation = BarrierOperation(number, 1, phases=phase if waits else None)
+            self._log.setdefault((warp, instruction.ptx_line), []).append(operation)
+            self._left -= 1
+
+    def _value(self, operand: Operand, lane: int) -> int:
+        read = np.asarray(self._chunk.operands.read(operand, "u32"))
+        return int(read[lane] if read.ndim else read)
 
     def memory_accessed(self, access: WatchedAccess) -> None:
         """A barrier is about to be tested or changed."""
@@ -110,7 +161,17 @@ class BarrierLog(Observer):
             else:
                 awaited = self._awaited(number, int(values[first]), parity=kind == "u32")
                 operation = BarrierOperation(number, phases=awaited)
-            self._log.setdefault((warp, instruction.ptx_line), []).append(operation)
+            where = warp, instruction.ptx_line
+            log = self._log.setdefault(where, [])
+            if change and instruction.opcode.endswith(" multicast"):
+                rank = int(access.ranks[lanes[first]]) if access.ranks is not None else 0
+                again, self._ranks[where] = rank > self._ranks.get(where, rank), rank
+                if again:  # the same copy, in the next block that it reaches
+                    arrivals += log[-1].arrivals
+                    transactions += log[-1].transactions
+                    log[-1] = replace(log[-1], arrivals=arrivals, transactions=transactions)
+                    continue
+            log.append(operation)
             self._left -= 1
 
     def _operand(self, index: int) -> tuple[bool, Operand, str]:
@@ -121,7 +182,7 @@ class BarrierLog(Observer):
         known = self._operands.get(index)
         if known is None:
             steps = self._chunk.program.steps
-            known = True, steps[index].instruction.operands[-1], "u64"
+            known = True, mbarrier.change_of(steps[index].instruction), "u64"
             if not mbarrier.is_change(steps[index].instruction):
                 test = steps[index + 1].instruction  # it compares
                 known = False, test.operands[2], "u32" if test.opcode == PARITY_TEST else "u64"
@@ -154,3 +215,7 @@ class BarrierLog(Observer):
         return BarrierOperations(
             tuple(self._arrivals), {where: tuple(of) for where, of in self._log.items()}
         )
+
+
+def _is_named(step: DecodedInstruction) -> bool:
+    return is_partial(step) and not is_cluster_barrier(step)

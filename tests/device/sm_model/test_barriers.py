@@ -1,4 +1,4 @@
-"""Barriers in shared memory, copies and products of warpgroups in the simulation of an SM."""
+"""Barriers, copies and products of warpgroups in the simulation of an SM."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import pytest
 
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
-from memlab.device.emulation.device import emulate
+from memlab.device.devices import launch_limits
+from memlab.device.emulation.device import EmulatedDevice, emulate
 from memlab.device.emulator.machine.barrier_log import BarrierOperation
 from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.sm_model.pipes import product_wavefronts
+from memlab.device.sm_model.profile import LaunchProfile
 from memlab.device.sm_model.records import Kind, Stall, Unit
 from memlab.device.sm_model.simulation import BarrierWork, Rates, Workload, empty_steps, run
+from memlab.kernels.catalog import find_kernel
 from memlab.kernels.user.kernel import UserKernel, apply_launch_options
 from memlab.launching import prepare_launch
 
@@ -134,3 +137,68 @@ def test_the_operations_of_a_block_are_recorded(tmp_path: Path) -> None:
         assert {done.barrier for done in tests} == {waits}
         changes = [done for done in of_warp if done.phases is None]
         assert changes == [BarrierOperation(arrives, arrivals)] * 12
+
+
+def test_warps_meet_at_a_named_barrier_without_the_others_of_their_block() -> None:
+    steps = empty_steps(303)
+    steps["stall"] = 4
+    steps[100]["kind"], steps[100]["site"], steps[100]["stall"] = Kind.SYNCHRONIZE, 0, 1
+    slow, fast = np.array([(0, 102)]), np.array([(100, 102)])
+    apart = np.array([(102, 303)])  # it never meets them
+    meeting = ((0, 1, 0, 1),), ((0, 1, 0, 1),), ()
+    barriers = BarrierWork((2,), tuple((operations,) for operations in meeting))
+    work = Workload(steps, (slow, fast, apart), (0, 1, 2), (0, 1, 2), 1.0, 1, 1, barriers)
+
+    done = run(work, Rates(barrier_clocks=2, barrier_latency=13))
+
+    assert not done.stuck
+    assert done.clocks == 200 * 4 + 1  # of the third warp, which holds up nobody
+    # The slow one arrives at 400, the barrier opens 15 clocks later; the fast one waits since 1.
+    assert steps[100]["stalls"][Stall.BARRIER] == (415 - 1) + (415 - 401)
+
+
+def test_an_arrival_at_a_named_barrier_does_not_wait() -> None:
+    steps = empty_steps(103)
+    steps["unit"] = Unit.MISCELLANEOUS
+    steps[100]["kind"], steps[100]["site"] = Kind.CHANGE, 0
+    steps[101]["kind"], steps[101]["site"] = Kind.SYNCHRONIZE, 1
+    paths = np.array([(0, 101)]), np.array([(101, 103)])
+    barriers = BarrierWork((2,), ((((0, 1, 0, 0),), ()), ((), ((0, 1, 0, 1),))))
+    work = Workload(steps, paths, (0, 1), (0, 1), 1.0, 1, 1, barriers)
+
+    done = run(work, Rates(arrival_clocks=30.0))
+
+    assert done.clocks == 100 + 30 + 1  # it opens at 130, when another instruction issues
+
+
+def profile_of(kernel: str, width: int) -> LaunchProfile:
+    """What a launch of the catalog executes on an H200."""
+    device = loader.load_datasheet("h200")
+    launch = find_kernel(kernel).prepare({"width": width}, launch_limits(device))
+    profile = emulate(launch, compile_launch(launch, device.compute_capability), device, 0).profile
+    assert profile is not None
+    return profile
+
+
+@pytest.mark.parametrize("kernel", ["wgmma-cluster", "wgmma-pingpong"])
+def test_copies_complete_what_their_barriers_expect(kernel: str) -> None:
+    recorded = profile_of(kernel, 512).barriers
+    done = [operation for of in recorded.operations.values() for operation in of]
+    for barrier in range(len(recorded.arrivals)):
+        changes = [operation for operation in done if operation.barrier == barrier]
+        assert sum(operation.transactions for operation in changes) == 0
+        # Each phase is complete in the end, but those of an odd stage that nobody waits for.
+        assert sum(operation.arrivals for operation in changes) % recorded.arrivals[barrier] == 0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "microseconds"),  # of an H200 (driver 580.159.04), at a width of 2048
+    [("wgmma-persistent", 27.8), ("wgmma-cluster", 28.0), ("wgmma-pingpong", 26.1)],
+)
+def test_warpgroups_with_tasks_of_their_own_take_the_measured_time(
+    kernel: str, microseconds: float
+) -> None:
+    device = EmulatedDevice("h200", loader.load_datasheet("h200"))
+    launch = find_kernel(kernel).prepare({"width": 2048}, launch_limits(device.properties))
+    modelled = device.run(launch, seed=0).time.median_s
+    assert modelled == pytest.approx(microseconds * 1e-6, rel=0.1)
