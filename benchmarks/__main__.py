@@ -6,7 +6,7 @@ import os
 import sys
 
 from benchmarks import commands, engine, user_kernels
-from benchmarks.truth import compare
+from benchmarks.truth import cases, compare
 
 
 def main() -> int:
@@ -23,7 +23,7 @@ def main() -> int:
         measured = measure()
         figures += measured
         print(f"{title}\n" + "\n".join(figure.line() for figure in measured) + "\n", flush=True)
-    for held_out, title in enumerate(("used for the models", "put aside", "put aside later")):
+    for held_out, title in {cases.USED: "used for the models", **cases.SETS}.items():
         compared = compare.compare_launches(held_out, os.cpu_count() or 1)
         measured = compare.figures(compared, title)
         figures += measured

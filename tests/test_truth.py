@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -40,8 +41,9 @@ def test_the_launches_are_many_and_a_third_of_each_kind_is_put_aside() -> None:
     for kind in {case.kind for case in WRITTEN}:
         aside = [case.held_out for case in WRITTEN if case.kind == kind]
         assert sum(aside) == round(len(aside) / 3)
-    assert len(LATER) >= 20
-    assert all(case.held_out == cases.SECOND_ASIDE for case in LATER)
+    later = Counter(case.held_out for case in LATER)
+    assert later.keys() == {cases.SECOND_ASIDE, cases.THIRD_ASIDE}
+    assert min(later.values()) >= 15
 
 
 def test_every_array_of_a_file_is_drawn_alike_again(tmp_path) -> None:

@@ -21,10 +21,18 @@ from memlab.kernels.user.kernel import UserKernel, apply_launch_options
 from memlab.launching import prepare_launch
 
 FOLDER = Path(__file__).parents[2] / "tests" / "data" / "truth"
-LATER_FOLDER = FOLDER / "held-out"
-"""The launches of the second set that was put aside."""
-USED, FIRST_ASIDE, SECOND_ASIDE = range(3)
+USED, FIRST_ASIDE, SECOND_ASIDE, THIRD_ASIDE = range(4)
 """The sets of launches."""
+SETS = {
+    FIRST_ASIDE: "put aside",
+    SECOND_ASIDE: "put aside later",
+    THIRD_ASIDE: "put aside last",
+}
+"""The sets that were put aside, in words."""
+LATER_FOLDERS = {SECOND_ASIDE: FOLDER / "held-out", THIRD_ASIDE: FOLDER / "held-out-3"}
+"""The launches of each set that was put aside as a whole."""
+OTHER_DEVICES = {THIRD_ASIDE: "h100"}
+"""The datasheets of the devices that sets were measured on, if it is not `DATASHEET`."""
 CATALOG_KIND = "catalog"
 HELD_OUT_SHARE = 3
 """One launch in so many is put aside."""
@@ -39,7 +47,7 @@ class Case:
         kind: The kind of kernel, by which errors are grouped.
         words: The words after `memlab run`; empty for a kernel of the catalog.
         held_out: Its set: those that the models were made with, or those that were put aside at
-            first, or later, whose errors are looked at only when the models are complete.
+            first, later or last, whose errors are looked at only when the models are complete.
         folder: Where its files are.
     """
 
@@ -58,8 +66,13 @@ class Case:
         if not self.words:
             return _catalog_launches()[self.name]
         return prepare_launch(
-            user_kernel(self.words, self.folder), {}, loader.load_datasheet(DATASHEET)
+            user_kernel(self.words, self.folder), {}, loader.load_datasheet(self.device)
         )
+
+    @property
+    def device(self) -> str:
+        """The datasheet of the device that was measured."""
+        return OTHER_DEVICES.get(self.held_out, DATASHEET)
 
 
 def all_cases() -> list[Case]:
@@ -81,10 +94,11 @@ def written_cases() -> Iterator[Case]:
 
 
 def later_cases() -> Iterator[Case]:
-    """The launches of `tests/data/truth/held-out/launches.toml`, all of which are put aside."""
-    for kind, of_kind in tomllib.loads((LATER_FOLDER / "launches.toml").read_text()).items():
-        for name, words in of_kind.items():
-            yield Case(name, kind, words, SECOND_ASIDE, LATER_FOLDER)
+    """The launches in `LATER_FOLDERS`, all of which are put aside."""
+    for held_out, folder in LATER_FOLDERS.items():
+        for kind, of_kind in tomllib.loads((folder / "launches.toml").read_text()).items():
+            for name, words in of_kind.items():
+                yield Case(name, kind, words, held_out, folder)
 
 
 def user_kernel(words: str, folder: Path = FOLDER) -> UserKernel:

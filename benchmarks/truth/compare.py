@@ -13,14 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.counters import DATASHEET
 from benchmarks.report import Figure, table
 from benchmarks.truth import stalls
 from benchmarks.truth.cases import Case, all_cases
 from benchmarks.truth.measured import Measured, measured_launches
 from benchmarks.truth.modelled import Modelled, modelled_launches
 from benchmarks.truth.operations import OPERATIONS
-from memlab.device.datasheets import loader
 from memlab.device.properties import DeviceProperties
 
 SHARES: Mapping[str, float] = {
@@ -114,12 +112,10 @@ def compare_launches(
         jobs: How many run at a time.
         cache: As of `modelled_launches`.
         only: Texts, one of which a launch's name contains, or is its kind.
-        properties: The device; None for the H200.
+        properties: The device; None for those that were measured.
         measured_table: As of `measured_launches`.
     """
     measured = measured_launches(measured_table)
-    if properties is None:
-        properties = loader.load_datasheet(DATASHEET)
     cases = {
         case.name: case
         for case in all_cases()

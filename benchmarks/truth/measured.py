@@ -12,7 +12,12 @@ from benchmarks.truth.operations import measured_operations
 from benchmarks.truth.stalls import measured_stalls
 from memlab.device.nvidia_tools import ncu
 
-WRITTEN_TABLES = ("h200-truth.csv", "h200-operations.csv", "h200-held-out.csv")
+WRITTEN_TABLES = (
+    "h200-truth.csv",
+    "h200-operations.csv",
+    "h200-held-out.csv",
+    "h100-held-out-3.csv",
+)
 """The tables of `python -m benchmarks.truth measure`, in Nsight Compute's names."""
 
 

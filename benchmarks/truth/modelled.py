@@ -67,13 +67,13 @@ class Modelled:
 
 
 def modelled_launches(
-    cases: Sequence[Case], properties: DeviceProperties, jobs: int, cache: Path | None
+    cases: Sequence[Case], properties: DeviceProperties | None, jobs: int, cache: Path | None
 ) -> Iterator[tuple[str, Modelled]]:
     """Emulate launches in processes of their own; yields names and results as they come.
 
     Args:
         cases: The launches.
-        properties: The device.
+        properties: The device; None for those that were measured.
         jobs: How many run at a time.
         cache: A folder that keeps each launch's emulation, from which a later call models the
             time anew; None for none. It must be emptied when what is counted changes.
@@ -84,9 +84,12 @@ def modelled_launches(
             yield pending[future], future.result()
 
 
-def modelled(case: Case, properties: DeviceProperties, cache: Path | None = None) -> Modelled:
+def modelled(
+    case: Case, properties: DeviceProperties | None = None, cache: Path | None = None
+) -> Modelled:
     """Emulate one launch and model its time."""
     began_s = process_time()
+    properties = properties or loader.load_datasheet(case.device)
     try:
         launch = case.launch()
         compiled = compile_launch(launch, properties.compute_capability)

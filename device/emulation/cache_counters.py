@@ -258,7 +258,13 @@ def _by_replay(
         dram_read_bytes=_whole(fetched, geometry.dram_access_bytes),
         dram_write_bytes=_whole(replayed.written_back * SECTOR_BYTES * scale, SECTOR_BYTES),
     )
-    return CacheCounters(counters, _levels(steps, traffic, is_load))
+    levels = _levels(steps, traffic, is_load)
+    if executed == blocks:
+        levels = {
+            index: _with_progress(of, replayed.by_part[:, :, index]) if is_load[index] else of
+            for index, of in levels.items()
+        }
+    return CacheCounters(counters, levels)
 
 
 @dataclass(frozen=True)
@@ -321,12 +327,43 @@ def _levels(
                 float(traffic.joined[index] / accesses),
                 float(traffic.joined_memory[index] / accesses),
                 float(traffic.l2_joined_memory[index] / accesses),
+                _far_share(traffic, index),
             )
         else:
             is_store = steps[index].row.kind == "store"
             missed = 0.0 if is_store else float(traffic.atomic_misses[index] / accesses)
             levels[index] = AccessLevels.of(0.0, 1 - missed)
     return levels
+
+
+def _far_share(traffic: _Traffic, index: int) -> float | None:
+    """The share of what the L2 serves of a load that only the other partition holds."""
+    served = traffic.lrc_reads[index] - traffic.memory_reads[index]
+    far = traffic.l2_misses[index] - traffic.memory_reads[index]
+    return float(np.clip(far / served, 0, 1)) if served > 0 else None
+
+
+def _with_progress(levels: AccessLevels, by_part: NDArray[np.int64]) -> AccessLevels:
+    """Add how the misses of a load are distributed over the time of a launch.
+
+    Args:
+        levels: The shares over the whole launch.
+        by_part: As of `ReplayedTraffic`, of the load; shape (parts, 3).
+    """
+    accesses, l1_hits, reads = np.vstack([np.zeros(3), by_part.cumsum(axis=0)]).T
+    missed = accesses - l1_hits
+    if not accesses[-1] or not missed[-1] or not reads[-1]:
+        return levels
+    progress = np.linspace(0, accesses[-1], len(accesses))
+    shares = [
+        np.diff(np.interp(progress, accesses, sectors)) / sectors[-1] * len(by_part)
+        for sectors in (missed, reads)
+    ]
+    return replace(
+        levels,
+        missed_by_progress=tuple(shares[0].tolist()),
+        dram_by_progress=tuple(shares[1].tolist()),
+    )
 
 
 def _at_most_once(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memlab.device.emulation.representative_block import RepresentativeBlock
 from memlab.device.emulator.isa.macros import is_async_copy_store
@@ -12,6 +13,7 @@ from memlab.device.emulator.machine.execution_trace import WarpExecutions
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.models.access_levels import AccessLevels
 from memlab.device.emulator.models.atomic_contention import AtomicContention
+from memlab.device.emulator.models.cache_replay import PARTS
 from memlab.device.emulator.program.program import Program
 from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.instructions import MachineCode
@@ -192,6 +194,10 @@ def _sharing_lanes(indices: Sequence[int], program: Program, tally: Tally) -> fl
     return max(accessed / words, 1.0) if words else 1.0
 
 
+def _progress(known: Sequence[float]) -> NDArray[np.float64]:
+    return np.array(known) if known else np.ones(PARTS)
+
+
 def _mean_access(
     indices: Sequence[int],
     program: Program,
@@ -214,6 +220,8 @@ def _mean_access(
     lines = sum(tally.wavefronts[index] for index in loads) / requests if own or stores else 1.0
     passes = sum(tally.wavefronts[index] for index in stores) / requests if stores else lines
     sectors = missed = dram = held = joined = joined_dram = l2_held = l2_joined_dram = 0.0
+    missed_by_progress, dram_by_progress = np.zeros(PARTS), np.zeros(PARTS)
+    l2_far: float | None = 0.0
     for index in loads:
         count, fetches = tally.sectors[index], fetches_per_sector.get(index, 1.0)
         sectors += count * fetches
@@ -225,6 +233,16 @@ def _mean_access(
             joined_dram += count * levels[index].l1_joined_dram
             l2_held += count * levels[index].l2
             l2_joined_dram += count * levels[index].l2_joined_dram
+            far = levels[index].l2_far
+            l2_far = (
+                None if far is None or l2_far is None else l2_far + count * levels[index].l2 * far
+            )
+            missed_by_progress += (
+                count * (fetches - levels[index].l1) * _progress(levels[index].missed_by_progress)
+            )
+            dram_by_progress += (
+                count * levels[index].dram * _progress(levels[index].dram_by_progress)
+            )
     atomics = [contention.get(index, AtomicContention()) for index in indices]
     return Access(
         passes=passes,
@@ -235,6 +253,9 @@ def _mean_access(
         joined=joined / held if held > 0 else 0.0,
         joined_dram=joined_dram / joined if joined > 0 else 0.0,
         l2_joined_dram=l2_joined_dram / l2_held if l2_held > 0 else 0.0,
+        l2_far=l2_far / l2_held if l2_held > 0 and l2_far is not None else None,
+        missed_by_progress=tuple((missed_by_progress / missed).tolist()) if missed > 0 else (),
+        dram_by_progress=tuple((dram_by_progress / dram).tolist()) if dram > 0 else (),
         sharing_lanes=_sharing_lanes(indices, program, tally),
         slice_passes=max(met.slice_passes for met in atomics),
         sector_passes=max(met.sector_passes for met in atomics),

@@ -154,7 +154,7 @@ def estimate(
     per_block = max(sum(lengths[: len(profile.active)]), 1)
     affordable = max(BUDGET // per_block, slots)
     if affordable >= busiest:
-        done = _run(work, rates)
+        done = _run(with_progress(work, profile), rates)
         clocks, simulated = done.clocks, busiest
     else:
         simulated = min(busiest % slots + (affordable // slots) * slots, busiest)
@@ -170,6 +170,35 @@ def estimate(
     return LaunchEstimate(
         clocks, empty.clocks, steps, simulated / busiest / (whole * profile.work_ratio)
     )
+
+
+def with_progress(work: Workload, profile: LaunchProfile) -> Workload:
+    """Let each load miss when it does in the launch, where that is known: mostly at first.
+
+    Args:
+        work: The blocks of the busiest SM, all of which are simulated. Its steps are changed.
+        profile: What the launch executes.
+    """
+    known = {
+        number: access
+        for number, access in profile.accesses.items()
+        if access.dram_by_progress and access.missed_by_progress
+    }
+    if not known:
+        return work
+    passed = np.zeros((len(work.paths), len(work.steps) + 1))
+    for path, ranges in enumerate(work.paths):
+        np.add.at(passed[path], ranges[:, 0], 1)
+        np.add.at(passed[path], ranges[:, 1], -1)
+    executions = passed.cumsum(axis=1)
+    issues = work.active_share * executions[list(work.active)].sum(axis=0)
+    issues += (1 - work.active_share) * executions[list(work.idle)].sum(axis=0)
+    missed = np.array([access.missed_by_progress for access in known.values()], float)
+    dram = np.array([access.dram_by_progress for access in known.values()], float)
+    for curve, number in enumerate(known):
+        work.steps[number]["curve"] = curve
+        work.steps[number]["advance"] = missed.shape[1] / max(issues[number] * work.blocks, 1.0)
+    return replace(work, missed_curves=missed, dram_curves=dram / np.maximum(missed, 1e-9))
 
 
 def _run(work: Workload, rates: Rates) -> Simulated:
@@ -438,6 +467,8 @@ def _set_levels(step: Steps, access: Access, width: int) -> None:
     step["missed"], step["dram"] = access.missed, access.dram
     step["joined"], step["joined_dram"] = access.joined, access.joined_dram
     step["l2_joined_dram"] = access.l2_joined_dram
+    if access.l2_far is not None:
+        step["far"] = access.l2_far
 
 
 def _set_control(

@@ -24,6 +24,11 @@ class Access:
             has asked for them.
         joined_dram: The share of these that come from DRAM.
         l2_joined_dram: The share of the sectors that the L2 has which are on their way from DRAM.
+        l2_far: The share of the sectors that the L2 has which come from its other partition; None
+            if that is not known.
+        missed_by_progress: `missed` in equal parts of the instruction's requests, in the order of
+            time, over that of all; empty if it is the same in all.
+        dram_by_progress: The same of the share of its sectors that come from DRAM.
         sharing_lanes: Of an atomic on shared memory, the lanes of a warp that have one address.
         slice_passes: Of an atomic, the passes in the slice of the L2 that all blocks use most.
         sector_passes: Of an atomic, the passes in the sector that all blocks use most.
@@ -40,6 +45,9 @@ class Access:
     joined: float = 0.0
     joined_dram: float = 0.0
     l2_joined_dram: float = 0.0
+    l2_far: float | None = None
+    missed_by_progress: tuple[float, ...] = ()
+    dram_by_progress: tuple[float, ...] = ()
     sharing_lanes: float = 1.0
     slice_passes: float = 0.0
     sector_passes: float = 0.0

@@ -113,6 +113,9 @@ class Step(Record):
     sectors: float  # 32-byte sectors per request
     missed: float  # share of them that the L1 does not have; all of a store's
     dram: float  # share of the missed that the L2 does not have
+    far: float  # share of the lines in the L2 that come from its other partition; NONE: unknown
+    curve: int  # the row of the tables by progress that it has; NONE if its shares stay the same
+    advance: float  # of its progress through that row, with each issue
     joined: float  # share of the lines in the L1 that are on their way to it
     joined_dram: float  # share of these that come from DRAM
     l2_joined_dram: float  # share of the lines in the L2 that are on their way from DRAM
@@ -235,6 +238,9 @@ class Machine(Record):
     backlog: float  # clocks of traffic that the SM may have before its L1 stops
     l2_table: Pointer[float]  # QUANTILES latencies, from the L1's miss to the data
     dram_table: Pointer[float]
+    missed_curves: Pointer[float]  # by curve and part of a launch: the factor of a step's `missed`
+    dram_curves: Pointer[float]  # the same of `dram`
+    curve_parts: int
     fetch_latency: float  # until another line that no prefetch covers
     fetch_interval: float  # between lines that are prefetched
     fetch_ahead: int  # lines that are prefetched

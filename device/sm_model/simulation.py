@@ -42,7 +42,8 @@ def empty_steps(count: int) -> Steps:
     """Records of instructions that take a clock and wait for nothing."""
     steps = np.zeros(count, dtype_of(Step))
     steps["busy"] = steps["stall"] = steps["lines"] = 1
-    steps["write"] = steps["read"] = steps["bank"] = steps["site"] = NONE
+    steps["write"] = steps["read"] = steps["bank"] = steps["site"] = steps["curve"] = NONE
+    steps["far"] = NONE
     return steps
 
 
@@ -140,6 +141,8 @@ class Workload:
         blocks: Blocks that the SM executes.
         slots: Blocks that it holds at once.
         barriers: What the warps do to barriers in shared memory.
+        missed_curves: By `Step.curve` and part of the launch: the factor of `Step.missed`.
+        dram_curves: The same of `Step.dram`.
     """
 
     steps: Steps
@@ -150,6 +153,8 @@ class Workload:
     blocks: int
     slots: int
     barriers: BarrierWork = field(default_factory=BarrierWork)
+    missed_curves: Floats = field(default_factory=lambda: np.ones((1, 1)))
+    dram_curves: Floats = field(default_factory=lambda: np.ones((1, 1)))
 
 
 @dataclass(frozen=True)
@@ -204,6 +209,9 @@ def run(work: Workload, rates: Rates) -> Simulated:
     point("starts", starts)
     point("l2_table", quantiles(rates.l2_latencies))
     point("dram_table", quantiles(rates.dram_latencies))
+    point("missed_curves", np.ascontiguousarray(work.missed_curves))
+    point("dram_curves", np.ascontiguousarray(work.dram_curves))
+    machine["curve_parts"] = work.dram_curves.shape[1]
     listed = [of for warp in work.barriers.operations for of in warp]
     operations = np.zeros(sum(map(len, listed)) + 1, dtype_of(Operation))
     for number, operation in enumerate(item for of in listed for item in of):

@@ -544,28 +544,42 @@ def _load(m: Machine, step: Step, begin: float, latency: int) -> float:
     if step.missed <= 0.0 and step.joined <= 0.0:
         return done
     left, per_line = step.lines, step.sectors / step.lines
+    missed, dram = step.missed, step.dram
+    if step.curve >= 0:
+        place = min(_whole(float(step.issued - 1) * step.advance), m.curve_parts - 1)
+        place += step.curve * m.curve_parts
+        missed, dram = missed * m.missed_curves[place], dram * m.dram_curves[place]
     while left > 0.0:
         part = _sooner(left, 1.0)
         left -= 1.0
-        if _chance(m) < step.missed:
+        if _chance(m) < missed:
             slots = _later(per_line, m.least_sectors) * part
             arrival = _pass_port(m, begin, per_line * part, slots * m.read_sector_clocks)
-            if _chance(m) < step.dram:
+            if _chance(m) < dram:
                 done = _later(done, _miss(m, arrival, per_line * part, latency))
             else:
                 m.write_free = _later(m.write_free, arrival) + slots * m.hit_sector_clocks
                 arrival = _later(arrival, m.write_free)
-                done = _later(done, arrival + _coming(m, step.l2_joined_dram))
+                done = _later(done, arrival + _coming(m, step.l2_joined_dram, step.far))
         elif step.joined > 0.0 and _chance(m) < step.joined:
-            done = _later(done, begin + _coming(m, step.joined_dram))
+            done = _later(done, begin + _coming(m, step.joined_dram, step.far))
     return done
 
 
 @compiled(inline=True)
-def _coming(m: Machine, dram: float) -> float:
-    """The latency of a line that comes from DRAM in a share of the cases, else from the L2."""
-    far = dram > 0.0 and _chance(m) < dram
-    return _drawn(m, m.dram_table) if far else _drawn(m, m.l2_table)
+def _coming(m: Machine, dram: float, far: float) -> float:
+    """The latency of a line that comes from DRAM in a share of the cases, else from the L2.
+
+    There it comes from the reader's partition, or in another share from the other one.
+    """
+    latency = 0.0
+    if dram > 0.0 and _chance(m) < dram:
+        latency = _drawn(m, m.dram_table)
+    elif far < 0.0:
+        latency = _drawn(m, m.l2_table)
+    else:
+        latency = m.l2_table[QUANTILES - 1] if _chance(m) < far else m.l2_table[0]
+    return latency
 
 
 @compiled(inline=True)

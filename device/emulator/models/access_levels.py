@@ -23,6 +23,11 @@ class AccessLevels:
             of the SM has asked for it.
         l1_joined_dram: The part of that which comes from DRAM.
         l2_joined_dram: The part of `l2` that is on its way from DRAM in the same way.
+        l2_far: The share of `l2` that comes from the other partition of the L2; None if it is not
+            known.
+        missed_by_progress: The share that the L1 does not serve in equal parts of the instruction's
+            accesses, in the order of time, over that of all; empty if it is not known.
+        dram_by_progress: The same of the share that DRAM serves.
     """
 
     l1: float
@@ -31,6 +36,9 @@ class AccessLevels:
     l1_joined: float = 0.0
     l1_joined_dram: float = 0.0
     l2_joined_dram: float = 0.0
+    l2_far: float | None = None
+    missed_by_progress: tuple[float, ...] = ()
+    dram_by_progress: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, l1_hits: float, l2_hits: float) -> AccessLevels:

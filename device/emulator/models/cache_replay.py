@@ -17,6 +17,7 @@ Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015).
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,8 @@ _CACHE, _LINE, _COUNTS, _REPLAY = map(
 )
 _HASH_BITS = 64
 _PLACES = 1 << SECTORS_PER_LINE  # by which a line's number is multiplied in a place
+PARTS = 32
+"""Parts of a launch, by its accesses in the order of time, of which the misses are told apart."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +106,15 @@ class ReplayedTraffic:
         first_wave: The traffic of the blocks that start at once.
         later: That of all others.
         written_back: Sectors that the L2 wrote to DRAM.
+        by_part: Of each part of the accesses, in the order of time, and each instruction: sectors
+            that it accessed, those of loads that the L1 held, and those that loads read from DRAM;
+            shape (parts, 3, instructions).
     """
 
     first_wave: InstructionTraffic
     later: InstructionTraffic
     written_back: int
+    by_part: IntArray
 
 
 @dataclass(frozen=True)
@@ -194,9 +201,15 @@ def replay_accesses(
     state["partitions"] = geometry.l2_partitions
     state["most_readers"] = len(read_by) - 1
     state["fetched_sectors"] = geometry.dram_access_bytes // SECTOR_BYTES
-    cache_code.function("replay", 3)(state.ctypes.data, 0, len(order))
+    replay = cache_code.function("replay", 3)
+    done = np.zeros((PARTS + 1, 3, count), np.int64)
+    bounds = np.linspace(0, len(order), PARTS + 1).astype(int).tolist()
+    for part, (begin, end) in enumerate(itertools.pairwise(bounds), 1):
+        replay(state.ctypes.data, begin, end)
+        for place, name in enumerate(("accesses", "l1_hits", "memory_reads")):
+            done[part, place] = counts[name].reshape(2, count).sum(axis=0)
     first, later = _traffic(counts[:count]), _traffic(counts[count:])
-    return ReplayedTraffic(first, later, int(l2["written_back"].sum()))
+    return ReplayedTraffic(first, later, int(l2["written_back"].sum()), np.diff(done, axis=0))
 
 
 def _placed(

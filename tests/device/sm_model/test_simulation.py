@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from memlab.device.machine_code.instructions import MachineCode
+from memlab.device.sm_model.launch_time import with_progress
+from memlab.device.sm_model.profile import Access, LaunchProfile
 from memlab.device.sm_model.records import Kind, Stall, Unit
 from memlab.device.sm_model.simulation import (
     Rates,
@@ -207,6 +210,34 @@ def test_a_lone_warp_waits_for_the_latency_of_each_load() -> None:
     done = simulate(steps, *[(0, 2)] * 100, rates=rates)
 
     assert done.clocks == pytest.approx(100 * (5 + 700 + 12.8), rel=0.01)
+
+
+@pytest.mark.parametrize(("share", "clocks"), [(0, 280), (1, 455)])
+def test_a_hit_comes_from_the_partition_that_holds_the_line(share: int, clocks: int) -> None:
+    steps = empty_steps(2)
+    load(steps, 0, missed=1, far=share)
+    rates = Rates(l2_latencies=np.array([280.0, 455.0]))
+
+    done = simulate(steps, *[(0, 2)] * 100, rates=rates)
+
+    assert done.clocks == pytest.approx(100 * (5 + clocks), rel=0.01)
+
+
+def test_misses_come_when_the_launch_has_them() -> None:
+    """Two blocks, one after the other: the first quarter of the loads misses, as in the profile."""
+    steps, path = empty_steps(2), np.array([(0, 2)] * 100)
+    load(steps, 0, missed=0.25, dram=1)
+    code = MachineCode("k", (9, 0), ())
+    access = Access(
+        1, 1, 4, missed=0.25, dram=1, missed_by_progress=(4, 0, 0, 0), dram_by_progress=(4, 0, 0, 0)
+    )
+    profile = LaunchProfile(code, (), (0,), (0,), 1.0, {0: access}, 32.0, 0.0, 0.0)
+    work = with_progress(Workload(steps, (path,), (0,), (0,), 1.0, 2, 1), profile)
+
+    done = run(work, Rates(dram_latencies=np.array([700.0])))
+
+    assert done.clocks == pytest.approx(50 * (5 + 700) + 150 * 5, rel=0.01)
+    assert done.starts[1] == pytest.approx(50 * (5 + 700) + 50 * 5, rel=0.01)
 
 
 def test_a_warp_waits_for_the_slowest_of_its_lines() -> None:

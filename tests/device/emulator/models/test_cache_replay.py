@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from memlab.device.emulator.models.cache_replay import (
+    PARTS,
     LineAccesses,
     replay_accesses,
     schedule_blocks,
@@ -166,6 +167,34 @@ def test_blocks_have_local_memory_of_their_own() -> None:
     assert replayed.first_wave.l1_hits.sum() == 0
     assert replayed.first_wave.l2_reads.sum() == 2 * 2 * 4
     assert replayed.first_wave.l2_misses.sum() == 0
+
+
+def test_parts_of_a_launch_have_their_own_misses() -> None:
+    """A block reads 8 lines again and again: DRAM serves the first round, then the L1 does."""
+    rounds, lines = 8, 8
+    place = np.tile(np.arange(lines) * 16 + 0xF, rounds)
+    count = len(place)
+    given = LineAccesses(
+        block=np.zeros(count, np.int64),
+        time=np.arange(count),
+        index=np.zeros(count, np.int32),
+        place=place,
+        ends=np.array([count]),
+        factor=1,
+        local_lines=0,
+    )
+    geometry = CacheGeometry(1, 1, 64 * LINE, 64 * LINE, 32)
+
+    by_part = replay_accesses(
+        given, schedule_blocks(given.ends, geometry), [step("load")], geometry
+    ).by_part
+
+    first = PARTS // rounds
+    accesses, l1_hits, reads = by_part[:, :, 0].T
+    assert (accesses == 4 * count // PARTS).all()
+    assert reads[:first].sum() == 4 * lines
+    assert not reads[first:].any()
+    assert (l1_hits == accesses - reads).all()
 
 
 def test_reads_of_one_sector_at_one_time_are_merged() -> None:
