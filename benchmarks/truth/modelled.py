@@ -15,6 +15,7 @@ from benchmarks.truth.cases import Case
 from benchmarks.truth.operations import emulated_operations
 from memlab.device import time_model
 from memlab.device.compiler.compile import CompiledKernel, compile_launch
+from memlab.device.datasheets import loader
 from memlab.device.emulation.device import Emulation, emulate, resident_blocks
 from memlab.device.model_errors import kind_of
 from memlab.device.properties import DeviceProperties
