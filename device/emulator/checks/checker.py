@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.checks import memory_order
 from memlab.device.emulator.checks.access import MemoryAccess
+from memlab.device.emulator.checks.asynchronous.matrix_descriptors import (
+    DescriptorField,
+    find_spoiled_descriptors,
+)
+from memlab.device.emulator.checks.asynchronous.warpgroup_products import find_product_mistakes
 from memlab.device.emulator.checks.barriers import BarrierCheck
 from memlab.device.emulator.checks.bounds import ArrayExtents, BoundsCheck
 from memlab.device.emulator.checks.happens_before import HappensBefore, RemoteAccesses
 from memlab.device.emulator.checks.initialisation import InitializationCheck
-from memlab.device.emulator.checks.matrix_descriptors import (
-    DescriptorField,
-    find_spoiled_descriptors,
-)
 from memlab.device.emulator.checks.member_bounds import MemberBounds, MemberObservation
 from memlab.device.emulator.checks.memory_order import MemoryOrder
 from memlab.device.emulator.checks.native_checks import AccessChecks, NativeChecks
@@ -44,7 +45,6 @@ from memlab.device.emulator.checks.undefined_values import (
     UndefinedSources,
     UndefinedValues,
 )
-from memlab.device.emulator.checks.warpgroup_products import find_product_mistakes
 from memlab.device.emulator.codegen.check_layout import THREAD_BITS
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE
 from memlab.device.emulator.isa.asynchronous.warpgroup import is_factor_load

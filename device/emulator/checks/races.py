@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from memlab.device.emulator.checks.access import MemoryAccess
-from memlab.device.emulator.checks.async_copies import AsyncCopies
-from memlab.device.emulator.checks.bulk_copies import BulkCopies
+from memlab.device.emulator.checks.asynchronous.async_copies import AsyncCopies
+from memlab.device.emulator.checks.asynchronous.bulk_copies import BulkCopies
 from memlab.device.emulator.checks.happens_before import HappensBefore
 from memlab.device.emulator.checks.lane_exchanges import LaneExchanges
 from memlab.device.emulator.checks.memory_order import are_morally_strong

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memlab.device.emulator.checks.async_copies import AsyncCopies
+from memlab.device.emulator.checks.asynchronous.async_copies import AsyncCopies
 
 LANES = 4
 Step: TypeAlias = tuple[str, int, int | None]

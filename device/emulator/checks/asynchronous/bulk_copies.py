@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from memlab.device.emulator.checks.async_copies import AsyncCopies
+from memlab.device.emulator.checks.asynchronous.async_copies import AsyncCopies
 from memlab.device.emulator.checks.observations import Lanes
 
 

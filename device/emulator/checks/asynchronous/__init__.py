@@ -1,0 +1,1 @@
+"""What `check` finds of asynchronous copies and products."""
