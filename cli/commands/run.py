@@ -181,7 +181,8 @@ def run_kernel(
         elif not all_kernels:
             deliver(_document(result, chosen), output, overwrite, quiet)
         save_outputs(result.outputs, files, overwrite, quiet)
-        first_code = first_code or code or _judge(result, conditions)
+        judged = _judge(result, conditions)
+        first_code = first_code or code or judged
     if all_kernels and chosen != "report":
         deliver(_document(runs, chosen), output, overwrite, quiet)
     if first_code:

@@ -9,13 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import memlab
 from memlab.cli import output
 from memlab.cli.app import main
-from memlab.roofline.run import Run
 from memlab.roofline.store.database import APPLICATION_ID, SCHEMA_VERSION
 from memlab.roofline.store.store import Store
 
@@ -176,17 +176,17 @@ def test_an_interrupt_tells_what_is_kept(
         raise KeyboardInterrupt
 
     deliver = output.deliver
-    monkeypatch.setattr("memlab.cli.commands.run._deliver", interrupt)
+    monkeypatch.setattr("memlab.cli.commands.run._print_report", interrupt)
     assert main(["run", "aligned", "--n", "32"]) == 130
     assert capsys.readouterr().err == "memlab: interrupted: run 1 is stored\n"
     assert main(["run", "aligned", "--n", "32", "--no-store"]) == 130
     assert capsys.readouterr().err == "memlab: interrupted: nothing was stored or written\n"
 
-    def write_and_interrupt(run: Run, chosen: str, path: Path, force: bool, quiet: bool) -> None:
-        deliver("text", path, force, quiet)
+    def write_and_interrupt(*what: Any) -> None:
+        deliver(*what)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("memlab.cli.commands.run._deliver", write_and_interrupt)
+    monkeypatch.setattr("memlab.cli.commands.run.deliver", write_and_interrupt)
     assert main(["run", "aligned", "--n", "32", "-o", "run.json", "-q"]) == 130
     assert capsys.readouterr().err == (
         "memlab: interrupted: run 2 is stored and run.json is written\n"
