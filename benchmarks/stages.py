@@ -33,7 +33,7 @@ STAGES = {
     ),
     "verification": ("memlab.device.emulation.execution:verify",),
     "store": ("memlab.roofline.store.store:Store.check", "memlab.roofline.store.store:Store.add"),
-    "report": ("memlab.cli.commands.run:_deliver",),
+    "report": ("memlab.cli.commands.run:_print_report",),
 }
 """The stages of `memlab run`, with the places at which their functions are looked up."""
 
