@@ -187,11 +187,6 @@ def is_change(instruction: Instruction) -> bool:
     return instruction.opcode.startswith("atom.") and " mbarrier" in instruction.opcode
 
 
-def change_of(instruction: Instruction) -> Operand:
-    """The operand by which such an atomic changes a barrier; a multicast has one more."""
-    return instruction.operands[-2 if instruction.opcode.endswith(" multicast") else -1]
-
-
 # --- The same of numbers ---------------------------------------------------------------------
 
 PHASES = 1 << 64 - PHASE_SHIFT

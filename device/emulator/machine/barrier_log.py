@@ -16,6 +16,7 @@ import numpy as np
 from memlab.device.emulator.codegen.stretches import is_cluster_barrier, is_partial
 from memlab.device.emulator.isa import mbarrier
 from memlab.device.emulator.isa.address_space import RANK_UNIT
+from memlab.device.emulator.isa.asynchronous.bulk_copies import is_multicast
 from memlab.device.emulator.machine.memory import Mask
 from memlab.device.emulator.machine.observer import Action, Observer
 from memlab.device.emulator.ptx.parser import Operand
@@ -163,7 +164,7 @@ class BarrierLog(Observer):
                 operation = BarrierOperation(number, phases=awaited)
             where = warp, instruction.ptx_line
             log = self._log.setdefault(where, [])
-            if change and instruction.opcode.endswith(" multicast"):
+            if change and is_multicast(self._chunk.program.steps[access.instruction.index].row):
                 rank = int(access.ranks[lanes[first]]) if access.ranks is not None else 0
                 again, self._ranks[where] = rank > self._ranks.get(where, rank), rank
                 if again:  # the same copy, in the next block that it reaches
@@ -182,7 +183,9 @@ class BarrierLog(Observer):
         known = self._operands.get(index)
         if known is None:
             steps = self._chunk.program.steps
-            known = True, mbarrier.change_of(steps[index].instruction), "u64"
+            known = True, steps[index].instruction.operands[-1], "u64"
+            if is_multicast(steps[index].row):  # its last operand tells the blocks
+                known = True, steps[index].instruction.operands[-2], "u64"
             if not mbarrier.is_change(steps[index].instruction):
                 test = steps[index + 1].instruction  # it compares
                 known = False, test.operands[2], "u32" if test.opcode == PARITY_TEST else "u64"
