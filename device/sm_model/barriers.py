@@ -1,7 +1,8 @@
 """Barriers in shared memory (`mbarrier`) and named ones: which instruction makes which operation.
 
-A warp's operations are known by the line of the PTX, in order. The instructions of the machine code
-that come from a line are a *site*: whichever of them the warp issues makes the next operation.
+A warp's operations are known in order, with the line of the PTX. The instructions of the machine
+code that come from a line are a *site*: whichever of them the warp issues makes the next operation
+there. The path of the warp follows the order of all operations (`operation_order.py`).
 
 A thread tests a barrier until it succeeds. ptxas often makes two instructions of it: a test that
 the thread passes if the phase is complete, and another one out of line, where it tries again. The
@@ -10,11 +11,20 @@ model waits at the first one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from memlab.device.emulator.machine.barrier_log import BarrierOperation, BarrierOperations
 from memlab.device.machine_code.instructions import MachineCode
-from memlab.device.sm_model.simulation import BarrierWork
+from memlab.device.sm_model.operation_order import Site
+from memlab.device.sm_model.records import NONE
+from memlab.device.sm_model.simulation import BarrierWork, Steps
+
+Item: TypeAlias = tuple[int, int, int, int]
+"""An `Operation` record."""
+NO_OPERATION: Item = (NONE, 0, 0, 0)
+"""That of an instruction whose predicate is off."""
 
 _TEST = "SYNCS.PHASECHK"
 _BETWEEN = frozenset(("NOP", "YIELD", "NANOSLEEP"))
@@ -31,37 +41,76 @@ def sites_of(code: MachineCode, barriers: BarrierOperations) -> dict[int, int]:
     }
 
 
-def barrier_work(code: MachineCode, barriers: BarrierOperations, warps: int) -> BarrierWork:
-    """The operations of each warp of a block at each site."""
-    if not barriers.operations:
-        return BarrierWork()
-    retried = {code.instructions[first].ptx_line for first in _retries(code)}
-    return BarrierWork(
-        barriers.arrivals,
-        tuple(
-            tuple(
-                _at_site(barriers.operations.get((warp, line), ()), line in retried)
-                for line in _lines(barriers)
-            )
-            for warp in range(warps)
-        ),
+def sites_in_order(code: MachineCode, steps: Steps, positions: Iterable[int]) -> tuple[Site, ...]:
+    """The instructions among some that operate on barriers when they are issued.
+
+    Args:
+        code: The machine code.
+        steps: Its instructions as records of the simulation.
+        positions: The positions of the instructions.
+    """
+    return tuple(
+        Site(position, int(steps[position]["site"]), bool(code.instructions[position].predicate))
+        for position in sorted(positions)
+        if steps[position]["site"] >= 0
     )
 
 
+def warp_operations(
+    code: MachineCode, barriers: BarrierOperations, warps: int
+) -> tuple[tuple[tuple[int, Item], ...], ...]:
+    """The operations of each warp of a block in order, with the site of each of them."""
+    number = {line: place for place, line in enumerate(_lines(barriers))}
+    retried = {code.instructions[first].ptx_line for first in _retries(code)}
+    return tuple(
+        tuple(
+            (number[done.line], (done.barrier, done.arrivals, done.transactions, done.phases or 0))
+            for done in _without_retries(barriers.operations.get(warp, ()), retried)
+        )
+        for warp in range(warps)
+    )
+
+
+def barrier_work(
+    barriers: BarrierOperations,
+    operations: Sequence[Sequence[tuple[int, Item]]],
+    idle: Sequence[Sequence[tuple[int, int]]],
+) -> BarrierWork:
+    """The operations of each warp of a block at each site.
+
+    Args:
+        barriers: The barriers.
+        operations: The operations of each warp, with their sites.
+        idle: The executions of sites by each warp that make no operation: the site, and how many
+            operations it has made there before.
+    """
+    if not barriers.operations:
+        return BarrierWork()
+    sites, found = len(_lines(barriers)), []
+    for of_warp, idle_ones in zip(operations, idle, strict=True):
+        by_site: list[list[Item]] = [[] for _ in range(sites)]
+        idle_times, made = Counter(idle_ones), Counter[int]()
+        for site, item in of_warp:
+            by_site[site] += [NO_OPERATION] * idle_times[site, made[site]] + [item]
+            made[site] += 1
+        found.append(tuple(map(tuple, by_site)))
+    return BarrierWork(barriers.arrivals, tuple(found))
+
+
 def _lines(barriers: BarrierOperations) -> list[int]:
-    return sorted({line for _, line in barriers.operations})
+    return sorted({done.line for of_warp in barriers.operations.values() for done in of_warp})
 
 
-def _at_site(
-    operations: Sequence[BarrierOperation], retried: bool
-) -> tuple[tuple[int, int, int, int], ...]:
-    """The operations as the simulation has them; with `retried`, one for all tries of a test."""
-    items: list[tuple[int, int, int, int]] = []
+def _without_retries(
+    operations: Sequence[BarrierOperation], retried: Collection[int]
+) -> list[BarrierOperation]:
+    """The operations with one for all tries of a test that is tried again out of line."""
+    kept: list[BarrierOperation] = []
     for done in operations:
-        item = (done.barrier, done.arrivals, done.transactions, done.phases or 0)
-        if not (retried and done.phases is not None and items and items[-1] == item):
-            items.append(item)
-    return tuple(items)
+        again = done.phases is not None and done.line in retried
+        if not (again and kept and kept[-1] == done):
+            kept.append(done)
+    return kept
 
 
 def _retries(code: MachineCode) -> Mapping[int, list[int]]:

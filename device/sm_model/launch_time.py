@@ -26,8 +26,8 @@ from memlab.device.properties import (
     figure_at,
     peak_bandwidth_bytes_per_s,
 )
-from memlab.device.sm_model.barriers import barrier_work, sites_of
-from memlab.device.sm_model.paths import warp_path
+from memlab.device.sm_model.barriers import sites_of
+from memlab.device.sm_model.block_paths import block_paths
 from memlab.device.sm_model.pipes import (
     ADDRESS_CLOCKS,
     ARRIVAL_CLOCKS,
@@ -137,21 +137,21 @@ def estimate(
     steps = machine_steps(profile, active, properties)
     slots = min(slots, busiest)
     most = BUDGET // max(slots * len(profile.active), 1)
-    paths = [warp_path(flow, max(most, _SHORTEST_PATH)) for flow in profile.flows]
-    members = (*profile.active, *profile.idle)
-    lengths = [paths[number].length for number in members]
-    whole = sum(paths[number].instructions for number in members) / max(sum(lengths), 1)
+    paths = block_paths(profile, steps, max(most, _SHORTEST_PATH))
+    members = (*paths.active, *paths.idle)
+    lengths = [paths.paths[number].length for number in members]
+    whole = sum(paths.paths[number].instructions for number in members) / max(sum(lengths), 1)
     work = Workload(
         steps,
-        tuple(path.ranges for path in paths),
-        profile.active,
-        profile.idle,
+        tuple(path.ranges for path in paths.paths),
+        paths.active,
+        paths.idle,
         profile.active_share,
         busiest,
         slots,
-        barrier_work(profile.code, profile.barriers, len(profile.active)),
+        paths.barriers,
     )
-    per_block = max(sum(lengths[: len(profile.active)]), 1)
+    per_block = max(sum(lengths[: len(paths.active)]), 1)
     affordable = max(BUDGET // per_block, slots)
     if affordable >= busiest:
         done = _run(with_progress(work, profile), rates)

@@ -5,6 +5,9 @@ as its counts allow: a branch that was taken 15 of 16 times goes on 15 times and
 and again. So loops in loops come out as they ran, if their trip counts are equal. Where the edges
 that leave a block are passed more often than the block is executed, the lanes of the warp parted:
 it executes one arm up to the block where the arms meet, then the other one.
+
+The operations of a warp on barriers are known in order. Only ways that lead to the next one are
+taken, if need be some that the counts leave out (`operation_order.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from memlab.device.sm_model.operation_order import Guide, Site, guide, site_graph
 
 LEAVE = -2
 """Where an edge leads that leaves the kernel or a function."""
@@ -52,10 +57,13 @@ class Path:
     Attributes:
         ranges: Ranges of instructions, shape (ranges, 2).
         instructions: How many the warp executed, including those behind a cut.
+        idle: The executions of sites that make no operation: the site, and how many operations the
+            warp has made there before.
     """
 
     ranges: NDArray[np.int64]
     instructions: float
+    idle: tuple[tuple[int, int], ...] = ()
 
     @property
     def length(self) -> int:
@@ -65,54 +73,104 @@ class Path:
 
 @dataclass
 class _Walk:
-    """The state of a walk: the ways out of each block, the main one first, and those taken."""
+    """The state of a walk.
+
+    Attributes:
+        ways: The ways out of each block, the main one first.
+        unused: Those that the counts leave out.
+        executions: Executions of each block.
+        taken: How often each of the ways was taken.
+        guide: What tells which ways are open.
+        visits: How often each block was left.
+    """
 
     ways: dict[int, list[tuple[int, float]]]
+    unused: dict[int, list[int]]
     executions: Sequence[float]
     taken: dict[int, list[int]]
+    guide: Guide | None
     visits: dict[int, int] = field(default_factory=dict)
 
     def following(self, block: int) -> list[int]:
         """The blocks behind a block at its next visit; several where the lanes part."""
-        ways = self.ways.get(block)
-        if not ways:
-            return [LEAVE]
+        ways = self.ways.get(block, [])
+        if self.parts(block):
+            return self._arms(block)
+        visit = self.visits[block] = self.visits.get(block, 0) + 1
+        total = max(self.executions[block], _ROUNDING)
+        numbers = [number for number, way in enumerate(ways) if self._is_open(block, way[0])]
+        if not numbers:
+            for place in self.unused.get(block, ()):
+                if self._is_open(block, place):
+                    return [place]
+            if not ways:
+                return [LEAVE]
+            numbers = list(range(len(ways)))
+        taken = self.taken[block]
+        late = {n: ways[n][1] * visit / total + _ROUNDING - taken[n] for n in numbers}
+        due = [number for number in reversed(numbers) if late[number] >= 1 and number]
+        chosen = due[0] if due else numbers[0]
+        if not due and chosen:  # the main way is closed
+            chosen = max(numbers, key=lambda number: late[number])
+        taken[chosen] += 1
+        return [ways[chosen][0]]
+
+    def _arms(self, block: int) -> list[int]:
+        ways, taken = self.ways[block], self.taken[block]
         visit = self.visits[block] = self.visits.get(block, 0) + 1
         total = max(self.executions[block], _ROUNDING)
         found: list[int] = []
-        taken = self.taken[block]
         for number in range(len(ways) - 1, -1, -1):
             destination, count = ways[number]
             due = int(count * visit / total + _ROUNDING) > taken[number]
             if due or (number == 0 and not found):
                 taken[number] += 1
                 found.append(destination)
-        if not self._parts(block):
-            return found[:1]
         # Lanes that end leave the others to go on.
-        return [place for place in found if place != LEAVE] or found[:1]
+        arms = [place for place in found if place != LEAVE] or found[:1]
+        return sorted(arms, key=lambda place: not self._is_open(block, place))
 
-    def _parts(self, block: int) -> bool:
-        total = sum(count for _, count in self.ways[block])
+    def _is_open(self, block: int, place: int) -> bool:
+        return self.guide is None or self.guide.is_open(block, place)
+
+    def parts(self, block: int) -> bool:
+        """Whether the lanes part behind a block."""
+        total = sum(count for _, count in self.ways.get(block, ()))
         return total > self.executions[block] * (1 + _ROUNDING) + _ROUNDING
 
 
-def warp_path(flow: Flow, longest: int) -> Path:
+def warp_path(
+    flow: Flow, longest: int, sites: Sequence[Site] = (), sequence: Sequence[int] = ()
+) -> Path:
     """Make a path that has the executions of a warp.
 
     Args:
         flow: The executions.
         longest: Instructions behind which the path is cut.
+        sites: The instructions that operate on barriers.
+        sequence: The sites of the warp's operations, in order.
     """
     ways: dict[int, list[tuple[int, float]]] = {}
+    unused: dict[int, list[int]] = {}
     for (source, destination), count in flow.edges.items():
         if count > _ROUNDING and source >= 0:
             ways.setdefault(source, []).append((destination, count))
+        elif source >= 0:
+            unused.setdefault(source, []).append(destination)
     for leaving in ways.values():
         leaving.sort(key=lambda way: -way[1])
-    walk = _Walk(ways, flow.executions, {block: [0] * len(out) for block, out in ways.items()})
-    limit = flow.instructions
+    taken = {block: [0] * len(out) for block, out in ways.items()}
+    walk = _Walk(ways, unused, flow.executions, taken, None)
     meeting: Sequence[int] | None = None
+    if sequence:
+        parting = [block for block in ways if walk.parts(block)]
+        meeting = _meeting_blocks(flow) if parting else None
+        detours = _detours(flow, ways, parting, meeting or ())
+        known = frozenset(sequence)
+        own = [site for site in sites if site.number in known]
+        graph = site_graph(flow.blocks, flow.edges, flow.calls, own, detours)
+        walk.guide = guide(graph, sequence)
+    limit = flow.instructions
     ranges: list[tuple[int, int]] = []
     callers: list[int] = []
     pending: list[tuple[int, int, int]] = []  # where arms meet, the other arm, calls around it
@@ -121,6 +179,8 @@ def warp_path(flow: Flow, longest: int) -> Path:
         start, stop = flow.blocks[block]
         ranges.append((start, stop))
         length += stop - start
+        if walk.guide is not None:
+            walk.guide.enter(block)
         if length >= longest or length > 1.5 * limit + 2 * len(flow.blocks):
             break
         if block in flow.calls and len(callers) < _DEEPEST_CALL:
@@ -140,7 +200,37 @@ def warp_path(flow: Flow, longest: int) -> Path:
             del callers[depth:]
         if block == LEAVE:
             break
-    return Path(np.array(ranges, np.int64).reshape(-1, 2), max(limit, float(length)))
+    return Path(
+        np.array(ranges, np.int64).reshape(-1, 2),
+        max(limit, float(length)),
+        tuple(walk.guide.idle) if walk.guide else (),
+    )
+
+
+def _detours(
+    flow: Flow,
+    ways: Mapping[int, Sequence[tuple[int, float]]],
+    parting: Sequence[int],
+    meeting: Sequence[int],
+) -> set[tuple[int, int]]:
+    """The ways from the end of an arm to the start of another one that a warp takes."""
+    after: dict[int, set[int]] = {}
+    for source, destination in flow.edges:
+        after.setdefault(source, set()).add(destination)
+    found: set[tuple[int, int]] = set()
+    for block in parting:
+        meets = meeting[block]
+        arms = [place for place, _ in ways[block] if place not in (meets, LEAVE)]
+        for arm in arms if len(arms) > 1 else ():
+            seen, waiting = {arm}, [arm]
+            while waiting:
+                place = waiting.pop()
+                if meets in after.get(place, ()):
+                    found |= {(place, other) for other in arms if other != arm}
+                new = after.get(place, set()) - {meets, LEAVE} - seen
+                seen |= new
+                waiting += new
+    return found
 
 
 def _meeting_blocks(flow: Flow) -> list[int]:

@@ -280,8 +280,10 @@ def _operation(m: Machine, number: int, site: int) -> int:
 @compiled(inline=False)
 def _tested(m: Machine, warp: Warp, operation: Operation, clock: float) -> float:
     """When the phases that a test waits for are complete; never if that is not known yet."""
-    state = m.states[warp.slot * m.barriers + operation.barrier]
     when = clock
+    if operation.barrier < 0:  # its predicate is off
+        return when
+    state = m.states[warp.slot * m.barriers + operation.barrier]
     if state.phases < operation.phases:
         warp.ready, warp.since = _NEVER, clock
         warp.tested, warp.phases = operation.barrier, operation.phases
@@ -294,6 +296,8 @@ def _tested(m: Machine, warp: Warp, operation: Operation, clock: float) -> float
 @compiled(inline=False)
 def _change(m: Machine, slot: int, operation: Operation, clock: float) -> None:
     """Arrive at a barrier, or complete bytes there, at a clock; let warps that wait go on."""
+    if operation.barrier < 0:  # its predicate is off
+        return
     state = m.states[slot * m.barriers + operation.barrier]
     state.pending -= operation.arrivals
     state.transactions += operation.transactions
@@ -429,7 +433,11 @@ def _asynchronous(m: Machine, number: int, warp: Warp, step: Step, clock: float)
     elif step.kind == _CHANGE:
         _operate(m, number, step, clock + m.arrival_clocks)
     elif step.kind == _COPY:
-        _operate(m, number, step, _load(m, step, clock, 0 + NONE))
+        index = _operation(m, number, step.site)
+        if index < 0 or m.operations[index].barrier >= 0:
+            _operate(m, number, step, _load(m, step, clock, 0 + NONE))
+        else:
+            m.cursors[number * m.sites + step.site] += 1
     elif step.kind == _COPY_OUT:
         _store(m, step, clock)
     elif step.kind == _ARRIVE_CLUSTER:

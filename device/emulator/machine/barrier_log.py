@@ -37,12 +37,14 @@ class BarrierOperation:
     """What one execution of an instruction by a warp does to a barrier.
 
     Attributes:
+        line: The line of the instruction in the PTX.
         barrier: The number of the barrier in its block.
         arrivals: Arrivals that it makes.
         transactions: Bytes that it expects; negative for those that a copy completes.
         phases: Phases of the barrier that it waits for; None if it waits for none.
     """
 
+    line: int
     barrier: int
     arrivals: int = 0
     transactions: int = 0
@@ -55,11 +57,11 @@ class BarrierOperations:
 
     Attributes:
         arrivals: Arrivals that a phase of each barrier needs; at a named barrier, of warps.
-        operations: The operations in order, by the warp and the line of the PTX.
+        operations: The operations of each warp in order, by its number in the block.
     """
 
     arrivals: tuple[int, ...] = ()
-    operations: Mapping[tuple[int, int], tuple[BarrierOperation, ...]] = field(default_factory=dict)
+    operations: Mapping[int, tuple[BarrierOperation, ...]] = field(default_factory=dict)
 
 
 class BarrierLog(Observer):
@@ -85,7 +87,7 @@ class BarrierLog(Observer):
         self._operands: dict[int, tuple[bool, Operand, str]] = {}
         self._arrivals: list[int] = []
         self._phases: list[int] = []
-        self._log: dict[tuple[int, int], list[BarrierOperation]] = {}
+        self._log: dict[int, list[BarrierOperation]] = {}
         self._left = _MOST_OPERATIONS
         self._lanes = chunk.context["warps_per_block"] * WARP_SIZE
         self._ranks: dict[tuple[int, int], int] = {}  # of the blocks that a multicast reached last
@@ -123,8 +125,9 @@ class BarrierLog(Observer):
             number = self._numbers[place]
             phase = self._met[number] // self._arrivals[number] + 1
             self._met[number] += 1
-            operation = BarrierOperation(number, 1, phases=phase if waits else None)
-            self._log.setdefault((warp, instruction.ptx_line), []).append(operation)
+            phases = phase if waits else None
+            operation = BarrierOperation(instruction.ptx_line, number, 1, phases=phases)
+            self._log.setdefault(warp, []).append(operation)
             self._left -= 1
 
     def _value(self, operand: Operand, lane: int) -> int:
@@ -142,6 +145,7 @@ class BarrierLog(Observer):
             (access.segment.lane_base[lanes] + places)[:, None] + np.arange(_WORD_BYTES)
         ]
         states = words.view(np.uint64)[:, 0]
+        line = instruction.ptx_line
         change, operand, kind = self._operand(access.instruction.index)
         read = np.asarray(self._chunk.operands.read(operand, kind))
         values = np.broadcast_to(read[lanes] if read.ndim else read, len(lanes)).astype(np.uint64)
@@ -158,12 +162,11 @@ class BarrierLog(Observer):
             if change:
                 parts = [mbarrier.parts_of_change(value) for value in values[first:end].tolist()]
                 arrivals, transactions = (sum(part) for part in zip(*parts, strict=True))
-                operation = BarrierOperation(number, arrivals, transactions)
+                operation = BarrierOperation(line, number, arrivals, transactions)
             else:
                 awaited = self._awaited(number, int(values[first]), parity=kind == "u32")
-                operation = BarrierOperation(number, phases=awaited)
-            where = warp, instruction.ptx_line
-            log = self._log.setdefault(where, [])
+                operation = BarrierOperation(line, number, phases=awaited)
+            where, log = (warp, line), self._log.setdefault(warp, [])
             if change and is_multicast(self._chunk.program.steps[access.instruction.index].row):
                 rank = int(access.ranks[lanes[first]]) if access.ranks is not None else 0
                 again, self._ranks[where] = rank > self._ranks.get(where, rank), rank
@@ -216,7 +219,7 @@ class BarrierLog(Observer):
         if self._left < 0:
             return BarrierOperations()
         return BarrierOperations(
-            tuple(self._arrivals), {where: tuple(of) for where, of in self._log.items()}
+            tuple(self._arrivals), {warp: tuple(of) for warp, of in self._log.items()}
         )
 
 

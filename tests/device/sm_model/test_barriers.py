@@ -11,7 +11,6 @@ from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
 from memlab.device.devices import launch_limits
 from memlab.device.emulation.device import EmulatedDevice, emulate
-from memlab.device.emulator.machine.barrier_log import BarrierOperation
 from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.sm_model.pipes import product_wavefronts
 from memlab.device.sm_model.profile import LaunchProfile
@@ -131,12 +130,13 @@ def test_the_operations_of_a_block_are_recorded(tmp_path: Path) -> None:
     assert sorted(recorded.arrivals) == [1, 32]
     empty, full = recorded.arrivals.index(32), recorded.arrivals.index(1)
     for warp, waits, arrives, first, arrivals in ((0, empty, full, 0, 1), (1, full, empty, 1, 32)):
-        of_warp = [done for (w, _), of in recorded.operations.items() for done in of if w == warp]
+        of_warp = recorded.operations[warp]
         tests = [done for done in of_warp if done.phases is not None]
         assert list(dict.fromkeys(done.phases for done in tests)) == list(range(first, first + 12))
         assert {done.barrier for done in tests} == {waits}
         changes = [done for done in of_warp if done.phases is None]
-        assert changes == [BarrierOperation(arrives, arrivals)] * 12
+        assert [(done.barrier, done.arrivals) for done in changes] == [(arrives, arrivals)] * 12
+        assert [done.phases is None for done in of_warp[-2:]] == [False, True]  # in order
 
 
 def test_warps_meet_at_a_named_barrier_without_the_others_of_their_block() -> None:
@@ -190,13 +190,18 @@ def test_copies_complete_what_their_barriers_expect() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "microseconds"),  # of an H200 (driver 580.159.04), at a width of 2048
-    [("wgmma-persistent", 27.8), ("wgmma-cluster", 28.0), ("wgmma-pingpong", 26.1)],
+    ("kernel", "width", "microseconds"),  # of an H200 (driver 580.159.04)
+    [
+        ("wgmma-persistent", 2048, 27.8),
+        ("wgmma-cluster", 2048, 28.0),
+        ("wgmma-pingpong", 2048, 26.1),
+        ("wgmma-overlapped", 4096, 173),
+    ],
 )
 def test_warpgroups_with_tasks_of_their_own_take_the_measured_time(
-    kernel: str, microseconds: float
+    kernel: str, width: int, microseconds: float
 ) -> None:
     device = EmulatedDevice("h200", loader.load_datasheet("h200"))
-    launch = find_kernel(kernel).prepare({"width": 2048}, launch_limits(device.properties))
+    launch = find_kernel(kernel).prepare({"width": width}, launch_limits(device.properties))
     modelled = device.run(launch, seed=0).time.median_s
     assert modelled == pytest.approx(microseconds * 1e-6, rel=0.1)
