@@ -27,6 +27,7 @@ NO_OPERATION: Item = (NONE, 0, 0, 0)
 """That of an instruction whose predicate is off."""
 
 _TEST = "SYNCS.PHASECHK"
+_ENDS = frozenset(("BRA", "BRX", "CALL", "EXIT", "RET"))
 _BETWEEN = frozenset(("NOP", "YIELD", "NANOSLEEP"))
 
 
@@ -120,7 +121,7 @@ def _retries(code: MachineCode) -> Mapping[int, list[int]]:
     for position, step in enumerate(steps):
         if not step.opcode.startswith(_TEST):
             continue
-        branch = next((s for s in steps[position + 1 : position + 8] if s.name == "BRA"), None)
+        branch = next((s for s in steps[position + 1 :] if s.name in _ENDS), None)
         if branch is None or branch.target is None or branch.target not in code.positions:
             continue
         at = code.positions[branch.target]

@@ -80,6 +80,7 @@ class _Walk:
         unused: Those that the counts leave out.
         executions: Executions of each block.
         taken: How often each of the ways was taken.
+        meeting: Where the ways out of each block meet; empty if lanes never part.
         guide: What tells which ways are open.
         visits: How often each block was left.
     """
@@ -88,7 +89,8 @@ class _Walk:
     unused: dict[int, list[int]]
     executions: Sequence[float]
     taken: dict[int, list[int]]
-    guide: Guide | None
+    meeting: Sequence[int] = ()
+    guide: Guide | None = None
     visits: dict[int, int] = field(default_factory=dict)
 
     def following(self, block: int) -> list[int]:
@@ -116,19 +118,28 @@ class _Walk:
         return [ways[chosen][0]]
 
     def _arms(self, block: int) -> list[int]:
+        """Those that its lanes take one after the other, the first one first."""
         ways, taken = self.ways[block], self.taken[block]
         visit = self.visits[block] = self.visits.get(block, 0) + 1
         total = max(self.executions[block], _ROUNDING)
-        found: list[int] = []
-        for number in range(len(ways) - 1, -1, -1):
-            destination, count = ways[number]
-            due = int(count * visit / total + _ROUNDING) > taken[number]
-            if due or (number == 0 and not found):
-                taken[number] += 1
-                found.append(destination)
+        meets = self.meeting[block]
+        due = [
+            number
+            for number in range(len(ways) - 1, -1, -1)
+            if int(ways[number][1] * visit / total + _ROUNDING) > taken[number]
+        ]
+        arms = [number for number, (place, _) in enumerate(ways) if place not in (meets, LEAVE)]
+        past = [number for number in range(len(ways)) if number not in arms]
+        if len(arms) == 1 and past:  # the arm, or past it
+            leads_on = self._is_open(block, ways[arms[0]][0])
+            if leads_on != self._is_open(block, ways[past[0]][0]):
+                due = arms + past if leads_on else past
+        for number in due or [0]:
+            taken[number] += 1
+        found = [ways[number][0] for number in due or [0]]
         # Lanes that end leave the others to go on.
-        arms = [place for place in found if place != LEAVE] or found[:1]
-        return sorted(arms, key=lambda place: not self._is_open(block, place))
+        found = [place for place in found if place != LEAVE] or found[:1]
+        return sorted(found, key=lambda place: not self._is_open(block, place))
 
     def _is_open(self, block: int, place: int) -> bool:
         return self.guide is None or self.guide.is_open(block, place)
@@ -160,12 +171,12 @@ def warp_path(
     for leaving in ways.values():
         leaving.sort(key=lambda way: -way[1])
     taken = {block: [0] * len(out) for block, out in ways.items()}
-    walk = _Walk(ways, unused, flow.executions, taken, None)
-    meeting: Sequence[int] | None = None
+    walk = _Walk(ways, unused, flow.executions, taken)
+    parting = [block for block in ways if walk.parts(block)]
+    if parting:
+        walk.meeting = _meeting_blocks(flow)
     if sequence:
-        parting = [block for block in ways if walk.parts(block)]
-        meeting = _meeting_blocks(flow) if parting else None
-        detours = _detours(flow, ways, parting, meeting or ())
+        detours = _detours(flow, ways, parting, walk.meeting)
         known = frozenset(sequence)
         own = [site for site in sites if site.number in known]
         graph = site_graph(flow.blocks, flow.edges, flow.calls, own, detours)
@@ -188,10 +199,8 @@ def warp_path(
             block = flow.calls[block]
             continue
         following = walk.following(block)
-        if len(following) > 1:
-            if meeting is None:
-                meeting = _meeting_blocks(flow)
-            pending += [(meeting[block], other, len(callers)) for other in following[1:]]
+        for other in following[1:]:
+            pending.append((walk.meeting[block], other, len(callers)))
         block = following[0]
         while block == LEAVE and callers:
             block = walk.following(callers.pop())[0]

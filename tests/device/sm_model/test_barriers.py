@@ -192,13 +192,15 @@ def test_copies_complete_what_their_barriers_expect() -> None:
 @pytest.mark.parametrize(
     ("kernel", "width", "microseconds"),  # of an H200 (driver 580.159.04)
     [
+        ("wgmma-pipelined", 2048, 29.1),
+        ("wgmma-specialized", 2048, 29.2),
         ("wgmma-persistent", 2048, 27.8),
         ("wgmma-cluster", 2048, 28.0),
         ("wgmma-pingpong", 2048, 26.1),
         ("wgmma-overlapped", 4096, 173),
     ],
 )
-def test_warpgroups_with_tasks_of_their_own_take_the_measured_time(
+def test_warps_that_wait_at_barriers_take_the_measured_time(
     kernel: str, width: int, microseconds: float
 ) -> None:
     device = EmulatedDevice("h200", loader.load_datasheet("h200"))

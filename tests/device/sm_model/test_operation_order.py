@@ -102,6 +102,16 @@ def test_lanes_that_part_operate_in_the_order_of_the_arms(
     assert text(warp_path(flow, LONGEST, sites, sequence)) == order
 
 
+def test_one_lane_refills_where_the_sequence_says() -> None:
+    # Lane 0 alone executes block 2, in two of four iterations: the second and the third.
+    edges = {(0, 1): 1, (1, 2): 2, (1, 3): 4, (2, 3): 2, (3, 1): 3, (3, LEAVE): 1}
+    flow = Flow(blocks(4), [1, 4, 2, 4], edges, {})
+    sites = Site(1, WAIT, is_guarded=False), Site(2, RELEASE, is_guarded=False)
+    sequence = [WAIT, WAIT, RELEASE, WAIT, RELEASE, WAIT]
+
+    assert text(warp_path(flow, LONGEST, sites, sequence)) == "01312312313"
+
+
 def test_a_sequence_that_the_code_cannot_make_is_followed_as_far_as_it_can() -> None:
     flow = Flow(blocks(2), [1, 1], {(0, 1): 1, (1, LEAVE): 1}, {})
     sites = Site(0, WAIT, is_guarded=False), Site(1, RELEASE, is_guarded=False)
