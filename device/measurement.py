@@ -161,8 +161,9 @@ class Counters(NamedCounters):
         l1_wavefronts: Passes through the port of L1 and shared memory: the wavefronts of shared
             accesses, and one pass per 128-byte line of a global or local request.
         l1_read_sector_hits: Sectors of global loads that the L1 holds.
-        lrc_read_sectors: Sectors that the L1s ask the L2's request coalescer (LRC) for, without
-            those of atomics; on a device without one, they are those read from the L2.
+        lrc_read_sectors: Sectors that the L1s get from the L2's request coalescer (LRC), without
+            those of atomics, and once for each block that a copy is sent to; on a device without
+            one, they are those read from the L2.
         l2_read_sectors: Sectors that are read from the L2 for the L1s, without those of atomics:
             the coalescer merges reads of one sector that are under way at once.
         l2_read_sector_hits: Sectors of these that the L2 holds.

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from memlab.device.emulation import executed_addresses
 from memlab.device.emulation.execution import Execution
+from memlab.device.emulation.multicast import sectors_to_others
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.models import caches
 from memlab.device.emulator.models.access_levels import AccessLevels, uniform_levels
@@ -121,12 +122,13 @@ def model_caches(
         tally.sectors[load] * (fetches - 1) for load, fetches in (fetches_per_sector or {}).items()
     )
     once = cached.counters
+    delivered = once.lrc_read_sectors + sectors_to_others(execution.program, tally)
     if not again or not once.lrc_read_sectors:
-        return cached
+        return replace(cached, counters=replace(once, lrc_read_sectors=delivered))
     behind = again * once.l2_read_sectors / once.lrc_read_sectors
     refetched = replace(
         once,
-        lrc_read_sectors=once.lrc_read_sectors + round(again),
+        lrc_read_sectors=delivered + round(again),
         l2_read_sectors=once.l2_read_sectors + round(behind),
         l2_read_sector_hits=once.l2_read_sector_hits + round(behind),
     )

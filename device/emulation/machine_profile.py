@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device.emulation.multicast import sectors_to_others
 from memlab.device.emulation.representative_block import RepresentativeBlock
 from memlab.device.emulator.isa.macros import is_async_copy_store
 from memlab.device.emulator.machine.execution_trace import WarpExecutions
@@ -87,6 +88,7 @@ def machine_profile(
             found.append(numbers[key])
         return tuple(found)
 
+    asked = counters.lrc_read_sectors - sectors_to_others(program, tally)
     missed = _missed_sectors(tally, levels)
     stored = counters.global_store_sectors + counters.local_store_sectors
     moved = counters.dram_read_bytes + counters.dram_write_bytes
@@ -102,9 +104,7 @@ def machine_profile(
         active_share=active_share if active_share < _NEARLY_ALL else 1.0,
         accesses=_accesses(graph.code, program, tally, levels, contention, fetches_per_sector),
         barriers=block.barriers,
-        served_reads=counters.l2_read_sectors / counters.lrc_read_sectors
-        if counters.lrc_read_sectors
-        else 1.0,
+        served_reads=counters.l2_read_sectors / asked if asked else 1.0,
         cluster_blocks=cluster_blocks,
         work_ratio=_work_ratio(block, active_share, tally, blocks),
         dram_sector_bytes=counters.dram_read_bytes / missed if missed else SECTOR_BYTES,

@@ -273,6 +273,7 @@ class Context(Record):
     counters: Pointer[Counts]  # one per instruction
     remote_requests: Pointer[int]  # per instruction: accesses to shared memory of other blocks
     remote_sectors: Pointer[int]
+    receivers: Pointer[int]  # per instruction: blocks that each lane's copy was written to
     patterns: Pointer[Pattern]  # MOST_PATTERNS entries
     version: int  # of the pattern that was found last
     lanes_off: Pointer[int]  # per instruction: lanes that its guard switched off

@@ -352,7 +352,10 @@ class _StretchWriter:
             self._set(operands[0], Value(b, loaded, U64), row.to[0], guard)
         elif is_multicast(row):
             *buffers, _ = buffers
+            receivers = self._field("receivers")
             with self._each_rank(lanes, values[-1], place) as (chosen, there):
+                count = b.call(intrinsic(b, "llvm.ctpop", I32, [I32]), [chosen])
+                receivers[index] += Value(b, count, U32).to(S64)
                 Reference(record, Addresses).address = there
                 for buffer, value in zip(buffers, values[:-1], strict=True):  # what the last took
                     b.store(value.ir, buffer, align=_ALIGNMENT_BYTES)

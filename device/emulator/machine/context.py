@@ -74,6 +74,7 @@ class ChunkContext:
         frames: The frames of the warps, shape (warps, bytes).
         counters: The counters of memory instructions: `layout.COUNTERS` by instruction.
         remote: Requests and sectors of shared memory of other blocks, by instruction.
+        receivers: By instruction, the blocks that each lane's copy was written to, of all lanes.
         lanes_off: By instruction, the lanes that its guard switched off.
         lanes_change: By instruction, how many lanes more execute it than the one before.
         warps_change: The same of warps.
@@ -107,6 +108,7 @@ class ChunkContext:
         self.lanes_change = self.point("lanes_change", np.zeros(steps + 1, np.int64))
         self.warps_change = self.point("warps_change", np.zeros(steps + 1, np.int64))
         self.remote = np.zeros((2, steps), np.int64)
+        self.receivers = self.point("receivers", np.zeros(steps, np.int64))
         for name, counts in zip(("remote_requests", "remote_sectors"), self.remote, strict=True):
             self.point(name, counts)
         cluster_blocks = threads.grid.cluster_blocks
@@ -171,6 +173,7 @@ class ChunkContext:
         for counts in (
             self.counters,
             self.remote,
+            self.receivers,
             self.lanes_off,
             self.lanes_change,
             self.warps_change,

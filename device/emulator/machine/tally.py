@@ -33,6 +33,7 @@ class Tally:
         remote_requests: Accesses of warps to shared memory of other blocks; the counts above have
             none of these.
         remote_sectors: Sectors of these.
+        receivers: Blocks to which copies to several blocks were written, of all lanes.
     """
 
     lanes: list[int]
@@ -46,6 +47,7 @@ class Tally:
     words: list[int]
     remote_requests: list[int]
     remote_sectors: list[int]
+    receivers: list[int]
 
     @classmethod
     def zeros(cls, instructions: int) -> Tally:
@@ -82,5 +84,5 @@ def tally_of(native: NativeProgram, context: ChunkContext) -> Tally:
     used[counted] = counts["used"][counted]
     names = ("requests", "sectors", "wavefronts", "excessive")
     columns = [lanes, warps, *(counts[name] for name in names), requested, used, counts["words"]]
-    columns.extend(context.remote)
+    columns.extend([*context.remote, context.receivers])
     return Tally(*(column.tolist() for column in columns))

@@ -194,6 +194,9 @@ def test_a_multicast_reads_once_and_writes_to_the_blocks_of_its_mask(mask: int) 
     np.testing.assert_array_equal(run.outputs["out"], expected.reshape(-1))
     counters = run.measurement.counters
     assert (counters.bulk_requests, counters.bulk_sectors) == (4, 4 * 512 // 32)
+    asked = counters.global_load_sectors - counters.l1_read_sector_hits
+    to_others = counters.bulk_sectors * (mask.bit_count() - 1)
+    assert counters.lrc_read_sectors == asked + to_others
 
 
 def test_arrivals_at_the_barriers_of_other_blocks_release_these() -> None:
