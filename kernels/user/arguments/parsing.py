@@ -44,6 +44,12 @@ SPECIFICATION_PATTERN = re.compile(
     r"(?:\[(?P<shape>[^\[\]]*)\]\s*(?:\+(?P<start>[^=]*))?)?(?:=(?P<value>.*))?",
     re.DOTALL,
 )
+_OBJECT_PATTERN = re.compile(
+    r"\s*(?P<word>(?:(?P<texture>tex|cudaTexture)|(?P<surface>surf|cudaSurface)"
+    r"|(?P<tensormap>tensor_?map|CUtensorMap|tma))\w*)\s*(?P<mark>[:=])(?P<rest>.*)",
+    re.DOTALL | re.IGNORECASE,
+)
+"""A texture, surface or tensor map, maybe by another word or behind a colon."""
 _EXAMPLES = "write f32=2.0, i32[1024], inout:f32[64,64]=ones or f32[]=@x.npy"
 
 
@@ -58,6 +64,7 @@ def parse_specification(text: str) -> Specification:
         return ScalarSpecification("", parse_float(text) or 0.0, text.strip())
     if text.strip().startswith("@"):
         return _parse_alias(text)
+    _check_object_word(text)
     match = SPECIFICATION_PATTERN.fullmatch(text)
     if match is None:
         raise UsageError(
@@ -108,6 +115,28 @@ def parse_specification(text: str) -> Specification:
     return ScalarSpecification(kind, parse_scalar(kind, value.strip()), text)
 
 
+def _check_object_word(text: str) -> None:
+    """Refuse a texture, surface or tensor map that does not start as `texture=` does.
+
+    Raises:
+        UsageError: It has another word, such as `tex2d`, or a colon in place of `=`.
+    """
+    match = _OBJECT_PATTERN.fullmatch(text)
+    if match is None:
+        return
+    kind = next(kind for kind in (*views.VIEW_KINDS, TENSOR_MAP) if match[kind])
+    if (match["word"], match["mark"]) == (kind, "="):
+        return
+    example = tensor_maps.EXAMPLE if kind == TENSOR_MAP else views.example(kind)
+    rest = match["rest"].strip() or example.partition("=")[2]
+    more = "" if kind == TENSOR_MAP else "; the extents tell its dimensions"
+    name = "tensor map" if kind == TENSOR_MAP else kind
+    raise UsageError(
+        f"{text!r} starts with {match['word'] + match['mark']!r}: write {kind}={rest} for a "
+        f"{name}{more}"
+    )
+
+
 def parse_structure(text: str, value: str | None) -> StructureSpecification:
     """Parse a structure passed by value.
 
@@ -129,6 +158,11 @@ def parse_structure(text: str, value: str | None) -> StructureSpecification:
 def _parse_view(text: str, kind: views.ViewKind, value: str | None) -> ArraySpecification:
     """Parse a texture or a surface: `texture=f32[64,64]:linear`, `surface=out:f32[64]`."""
     parts = views.split_view(text, kind, value)
+    if parts.role not in ("", *ROLES) and kind == "texture":
+        raise UsageError(
+            f"{text!r} has the unknown prefix {parts.role!r}: leave it out; the extents of a "
+            "texture tell its dimensions"
+        )
     if parts.role and parts.role not in ROLES:
         raise UsageError(f"{text!r} has the unknown prefix {parts.role!r}: use in:, out: or inout:")
     role = ROLES[parts.role or "in"]

@@ -28,6 +28,15 @@ MAX_LINEAR_ELEMENTS = 2**27
 FILTERS = ("point", "linear")
 """How a fetch reads: the nearest element, or an interpolation."""
 _FLAGS = ("normalized", "normalized-float", "layered")
+_OTHER_WORDS = {
+    "nearest": "point",
+    "bilinear": "linear",
+    "trilinear": "linear",
+    "repeat": "wrap",
+    "mirrored": "mirror",
+    "zero": "border",
+}
+"""Words that other programming interfaces have for the options of a texture."""
 _EXAMPLES = {
     "texture": "texture=f32[512,512]:linear:wrap:normalized",
     "surface": "surface=out:f32[512,512]",
@@ -178,9 +187,9 @@ def _address_modes(
             continue
         for part in parts:
             if part not in ADDRESS_MODES:
-                raise UsageError(
-                    f"{text!r} has the unknown option {part!r}: {suggest_nearest(part, known)}"
-                )
+                ours = _OTHER_WORDS.get(part.lower())
+                advice = f"write {ours}" if ours else suggest_nearest(part, known)
+                raise UsageError(f"{text!r} has the unknown option {part!r}: {advice}")
         if modes or len(parts) not in (1, dimensions):
             raise UsageError(
                 f"{text!r} needs one address mode for all dimensions, or {dimensions} separated by "
