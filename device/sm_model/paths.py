@@ -133,7 +133,7 @@ class _Walk:
         if len(arms) == 1 and past:  # the arm, or past it
             leads_on = self._is_open(block, ways[arms[0]][0])
             if leads_on != self._is_open(block, ways[past[0]][0]):
-                due = arms + past if leads_on else past
+                due = arms if leads_on else past
         for number in due or [0]:
             taken[number] += 1
         found = [ways[number][0] for number in due or [0]]
