@@ -490,6 +490,8 @@ class Time:
         maximum_s: Slowest sample, seconds.
         durations_s: The samples in the order of time, seconds; of more than `SAMPLES_KEPT`, as many
             evenly spaced ones. Empty for a modelled time, and in runs of older versions.
+        left_out: What a modelled time leaves out although the kernel may spend time there, in
+            words; empty for nothing.
     """
 
     median_s: float
@@ -511,6 +513,7 @@ class Time:
     event_pair_s: float | None = None
     maximum_s: float | None = None
     durations_s: tuple[float, ...] = ()
+    left_out: str = ""
 
 
 @dataclass(frozen=True)

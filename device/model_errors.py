@@ -64,7 +64,8 @@ def with_error_interval(time: Time, kind: str | None = None) -> Time:
 
     Args:
         time: The modelled time.
-        kind: `BY_COUNTERS` for a time that is not simulated; None for the kind by its bounds.
+        kind: `BY_COUNTERS` for a time that is not simulated, or not all of it; None for the kind by
+            its bounds.
     """
     ranges = error_ranges()
     errors = ranges.get(kind or kind_of(time.bounds_s), ranges[ALL_KINDS])

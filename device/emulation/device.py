@@ -200,7 +200,7 @@ class Emulation:
             return ModelledLaunch(with_error_interval(time, BY_COUNTERS), lines=lines)
         time, steps = launch_time.model_time(self.profile, self.work, resident, properties)
         return ModelledLaunch(
-            with_error_interval(time),
+            with_error_interval(time, BY_COUNTERS if time.left_out else None),
             clocks_per_instruction(steps),
             line_stalls(self.listing, steps),
         )

@@ -99,7 +99,7 @@ _MIXED_SHARE = 1 / 3
 _WHOLE_SECTORS = 3.9  # of a line, in the mean of its requests: all four
 _ROUNDING = 0.1  # of a sector
 _NO_WINDOW = 1e6
-_DEFAULT_ACCESS = Access(1.0, 1.0, 4.0)
+_UNKNOWN_ORDER = "the machine code does not show in which order the warps come there"
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,14 @@ class LaunchEstimate:
         empty_clocks: The same of a kernel that does nothing.
         steps: The instructions with their counts of issues and waits, in the simulated part.
         simulated_share: The share of the busiest SM's instructions that were simulated.
+        left_out: What the simulation left out, in words; empty for nothing.
     """
 
     clocks: float
     empty_clocks: float
     steps: Steps
     simulated_share: float
+    left_out: str = ""
 
 
 def estimate(
@@ -167,8 +169,12 @@ def estimate(
         replace(rates, first_block=0.0),
     )
     clocks *= whole * profile.work_ratio
+    left_out = ""
+    if done.stuck or profile.barriers.are_too_many:
+        reason = "too many to record" if profile.barriers.are_too_many else _UNKNOWN_ORDER
+        left_out = f"waits at mbarriers and named barriers ({reason})"
     return LaunchEstimate(
-        clocks, empty.clocks, steps, simulated / busiest / (whole * profile.work_ratio)
+        clocks, empty.clocks, steps, simulated / busiest / (whole * profile.work_ratio), left_out
     )
 
 
@@ -204,15 +210,15 @@ def with_progress(work: Workload, profile: LaunchProfile) -> Workload:
 def _run(work: Workload, rates: Rates) -> Simulated:
     """Simulate; as if nobody waited at barriers in shared memory, if that gets stuck.
 
-    The instructions that a warp executes are known from their counts alone, so the order of its
-    operations may not be the one in which they ran.
+    The path of a warp may not have all of its operations, or not in the order in which they ran.
+    The result then says that the simulation got stuck.
     """
     before = work.steps.copy()
     done = run(work, rates)
     if not done.stuck:
         return done
     work.steps[:] = before
-    return run(replace(work, barriers=BarrierWork()), rates)
+    return replace(run(replace(work, barriers=BarrierWork()), rates), stuck=True)
 
 
 def _clocks_per_block(starts: Floats, slots: int, clocks: float) -> float:
@@ -616,7 +622,8 @@ def model_time(
         seconds += properties.store_completion_s or 0.0
     by_counters = time_model.model_time(work, occupancy, properties)
     bounds = {name: min(bound, seconds) for name, bound in by_counters.bounds_s.items()}
-    return Time(median_s=seconds, provenance="modelled", bounds_s=bounds), found.steps
+    time = Time(median_s=seconds, provenance="modelled", bounds_s=bounds, left_out=found.left_out)
+    return time, found.steps
 
 
 def launch_clock_hz(steps: Steps, properties: DeviceProperties) -> float:

@@ -449,6 +449,8 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
 
 def _left_out(measurement: Measurement) -> str:
     """What a modelled time does not know of this kernel; empty for nothing."""
+    if measurement.time.left_out:
+        return measurement.time.left_out
     counters = measurement.counters
     conflicts = counters.shared_atomic_float_conflicts
     lanes = WARP_SIZE * counters.shared_atomic_instructions

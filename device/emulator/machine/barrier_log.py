@@ -58,10 +58,12 @@ class BarrierOperations:
     Attributes:
         arrivals: Arrivals that a phase of each barrier needs; at a named barrier, of warps.
         operations: The operations of each warp in order, by its number in the block.
+        are_too_many: Whether they were not kept, since they are very many.
     """
 
     arrivals: tuple[int, ...] = ()
     operations: Mapping[int, tuple[BarrierOperation, ...]] = field(default_factory=dict)
+    are_too_many: bool = False
 
 
 class BarrierLog(Observer):
@@ -217,7 +219,7 @@ class BarrierLog(Observer):
     def operations(self) -> BarrierOperations:
         """The operations; none if they are too many to keep."""
         if self._left < 0:
-            return BarrierOperations()
+            return BarrierOperations(are_too_many=True)
         return BarrierOperations(
             tuple(self._arrivals), {warp: tuple(of) for warp, of in self._log.items()}
         )

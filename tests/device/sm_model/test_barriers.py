@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
 from memlab.device.devices import launch_limits
 from memlab.device.emulation.device import EmulatedDevice, emulate
+from memlab.device.emulator.machine.barrier_log import BarrierOperations
 from memlab.device.machine_code.instructions import MachineInstruction
+from memlab.device.sm_model.launch_time import estimate
 from memlab.device.sm_model.pipes import product_wavefronts
 from memlab.device.sm_model.profile import LaunchProfile
 from memlab.device.sm_model.records import Kind, Stall, Unit
@@ -207,3 +210,18 @@ def test_warps_that_wait_at_barriers_take_the_measured_time(
     launch = find_kernel(kernel).prepare({"width": width}, launch_limits(device.properties))
     modelled = device.run(launch, seed=0).time.median_s
     assert modelled == pytest.approx(microseconds * 1e-6, rel=0.1)
+
+
+def test_a_time_says_that_it_leaves_out_waits_whose_order_is_unknown() -> None:
+    profile, h200 = profile_of("wgmma", 512), loader.load_datasheet("h200")
+    operations = {
+        warp: tuple(done if done.phases is None else replace(done, phases=99) for done in of_warp)
+        for warp, of_warp in profile.barriers.operations.items()
+    }  # nothing completes so many phases
+    unknown = replace(profile.barriers, operations=operations)
+
+    assert estimate(profile, 4, 1, h200).left_out == ""
+    for barriers in (unknown, BarrierOperations(are_too_many=True)):
+        found = estimate(replace(profile, barriers=barriers), 4, 1, h200)
+        assert found.clocks > 0
+        assert "waits at mbarriers" in found.left_out
