@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from memlab.device.measurement import flop_by_pipe, integer_op_by_pipe
+from memlab.device.occupancy import resident_blocks
 from memlab.device.properties import CUDA_CORE_KINDS, INTEGER_KINDS, clock_hz
 from memlab.device.time_model import SCHEDULERS_PER_SM, block_launch_time_s
 from memlab.roofline.advice.case import AdviceCase, Recommendation
@@ -56,7 +57,10 @@ def idle_multiprocessors(case: AdviceCase) -> Recommendation | None:
             f"{multiprocessors} multiprocessors idle: divide the work into more, smaller blocks.",
             is_estimate=not few,
         )
-    wave = multiprocessors * resident
+    cluster_blocks = math.prod(case.measurement.cluster)
+    wave = resident_blocks(case.properties, resident, cluster_blocks)
+    if not wave:  # of a stored run, whose clusters the device of today cannot hold
+        return None
     if blocks <= wave:
         return _uneven_block_distribution(case, blocks, multiprocessors)
     waves = blocks / wave

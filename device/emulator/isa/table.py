@@ -350,6 +350,12 @@ def _add_floats(space: str, vector: str, ptx_type: str, *sources: Value) -> Valu
     return arithmetic.operation("add", "", "", "", ptx_type, *sources)
 
 
+def _add_copied_floats(ptx_type: str, *sources: Value) -> Value:
+    """The sum of a bulk reduction; a NaN loses its payload but in float64 (an NVIDIA H200)."""
+    total = _add_floats("", "", ptx_type, *sources)
+    return total if ptx_type == "f64" else arithmetic.canonicalize_nan(total)
+
+
 _SPACES = "{,.global,.shared,.shared::cluster}"
 for name, kind, to in (("atom", "atomic", "{2}"), ("red", "reduce", "")):
     for end, function in (
@@ -474,9 +480,10 @@ for space in ("global", "shared"):
         ("xor.{b32,b64}", operator.xor),
     ):
         op(f"bulk.reduce.{space}.{end}", "b64 u32 ->", function, kind="reduce", **more)
-    function = partial(_add_floats, "", "")
+    types = "b64 u32 ->"
     for end in ("{f16,bf16,f32,f64}", "noftz.{f16,bf16}"):
-        op(f"bulk.reduce.{space}.add.{end}", "b64 u32 ->", choosing=function, kind="reduce", **more)
+        pattern = f"bulk.reduce.{space}.add.{end}"
+        op(pattern, types, choosing=_add_copied_floats, kind="reduce", **more)
     function = partial(arithmetic.extreme, "")
     op(
         f"bulk.reduce.{space}.{{min,max}}.{{f16,bf16}}",

@@ -182,6 +182,33 @@ REDUCTIONS = {
 }
 
 
+CANONICAL_NANS: dict[str, tuple[Any, int, int, int]] = {
+    "add.f32": (np.uint32, 0x7F80_0000, 0x7FC1_2345, 0x7FFF_FFFF),
+    "add.noftz.f16": (np.uint16, 0x7C00, 0x7E01, 0x7FFF),
+    "add.noftz.bf16": (np.uint16, 0x7F80, 0x7FC1, 0x7FFF),
+}
+"""Infinity, a NaN with a payload, and what an H200 stores for both a sum with it and of opposite
+infinities."""
+
+
+@pytest.mark.parametrize("name", CANONICAL_NANS)
+def test_a_sum_that_is_no_number_has_no_payload(name: str) -> None:
+    unsigned, infinity, nan, canonical = CANONICAL_NANS[name]
+    width = np.dtype(unsigned).itemsize
+    negative = infinity | 1 << 8 * width - 1
+    x = np.zeros(8192 // width, unsigned)
+    out = np.zeros_like(x)
+    x[:3], out[:3] = (nan, 0, infinity), (0, nan, negative)
+    copies = np.zeros((1, 32, 3), np.uint32)
+    copies[0, :, 0] = copies[0, :, 1] = 256 * np.arange(32)
+    copies[0, :, 2] = 256
+    reduction = f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{name} [%d6], [tile], 8192;"
+    text = kernel(COPY.replace("OPERATION", reduction), PARAMETERS)
+    arrays = {"x": x.view(np.uint8), "pieces": copies, "out": out.view(np.uint8)}
+    left = np.asarray(run(text, arrays).arrays["out"]).view(unsigned)
+    np.testing.assert_array_equal(left[:4], [canonical] * 3 + [0])
+
+
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions_combine_what_lies_there(name: str) -> None:
     dtype, combine = REDUCTIONS[name]

@@ -220,6 +220,17 @@ def test_a_short_last_wave_is_named() -> None:
     assert "1120 blocks are 1.06 waves of 1056, so 47%" in _advice(tiled)
 
 
+def test_waves_of_clusters_are_those_that_are_active() -> None:
+    # Clusters of 16 blocks lie in the GPCs of at least 16 SMs: 8 clusters in each of five, 9 in
+    # each of two with 18 SMs.
+    copy = replace(measurement("copy"), grid=(1120, 1, 1), cluster=(16, 1, 1))
+    groups = {"2": 4.0, "8": 1.0, "16": 5.0, "18": 2.0}
+    case = replace(_case(copy), properties=replace(H200, gpcs_by_sms=groups))
+    found = work.idle_multiprocessors(case)
+    assert found is not None
+    assert "1120 blocks are 1.21 waves of 928, so 40%" in found.text
+
+
 @pytest.mark.parametrize(
     ("blocks", "says"),
     [
