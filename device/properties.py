@@ -160,6 +160,11 @@ class DeviceProperties(Presentable):
             where so many SMs read the same data at one pace, without waiting for one another.
         l2_merged_later_reads: The same of the waves behind the first one, where neighbouring blocks
             read the same tiles and wait at barriers, by "blocks per SM x waves x neighbours".
+        l2_merging_sms: How many groups of SMs there are whose reads that coalescer merges, by their
+            SMs.
+        l2_most_merged_copies: How many reads of bulk copies it makes one at most.
+        l2_merged_apart_share: The share of what it merges of blocks in step that it merges of
+            those that have stored results, after which they go their own ways.
         dram_latency_by_sectors_clocks: As `l2_latency_by_sectors_clocks`, all missing the L2.
         dram_latency_quantiles_clocks: The latency of a single random miss below which a share of
             them lies: `p05`, `p25`, `p50`, `p75`, `p95`, `p99`.
@@ -298,6 +303,9 @@ class DeviceProperties(Presentable):
     l2_partitions: int | None = None
     l2_merged_reads_by_sms: Mapping[str, float] = field(default_factory=dict)
     l2_merged_later_reads: Mapping[str, float] = field(default_factory=dict)
+    l2_merging_sms: Mapping[str, float] = field(default_factory=dict)
+    l2_most_merged_copies: int | None = None
+    l2_merged_apart_share: float | None = None
     dram_latency_by_sectors_clocks: Mapping[str, float] = field(default_factory=dict)
     dram_latency_quantiles_clocks: Mapping[str, float] = field(default_factory=dict)
     dram_latency_deviation_clocks: float | None = None

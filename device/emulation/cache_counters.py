@@ -27,6 +27,7 @@ from memlab.device.emulator.models.cache_replay import (
     replay_accesses,
     schedule_blocks,
 )
+from memlab.device.emulator.models.coalescing import CopyMerging
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
@@ -52,7 +53,11 @@ class CacheCounters:
 
 
 def cache_geometry(
-    properties: DeviceProperties, resident_blocks: int, carveout_bytes: int, blocks: int = 1
+    properties: DeviceProperties,
+    resident_blocks: int,
+    carveout_bytes: int,
+    blocks: int = 1,
+    cluster_blocks: int = 1,
 ) -> caches.CacheGeometry:
     """The caches of a device, for a grid of blocks; a cache of unknown size holds nothing."""
     waves = blocks / (resident_blocks * (properties.multiprocessor_count or 1))
@@ -66,6 +71,7 @@ def cache_geometry(
         merged_by_readers=tuple(
             sorted((float(n), merged) for n, merged in properties.l2_merged_reads_by_sms.items())
         ),
+        copies=CopyMerging.of(properties, cluster_blocks),
         merged_later=_merged_later(properties.l2_merged_later_reads, resident_blocks, waves),
     )
 

@@ -329,7 +329,11 @@ def emulate(
         active,
         block.lane_instructions_per_block,
         cache_counters.cache_geometry(
-            properties, resident.blocks_per_sm, allocation.carveout_bytes, launch.blocks
+            properties,
+            resident.blocks_per_sm,
+            allocation.carveout_bytes,
+            launch.blocks,
+            launch.cluster_blocks,
         ),
         copies.fetches_per_sector,
     )

@@ -17,9 +17,9 @@ from memlab.device.emulator.codegen.lanes import count_bits
 from memlab.device.emulator.codegen.llvm import library_of
 from memlab.device.emulator.codegen.records import Byte, Int32, Pointer, Record
 
-LOAD, LOAD_BYPASSING_L1, STORE, LOCAL_STORE, ATOMIC, MULTICAST = range(6)
+LOAD, LOAD_BYPASSING_L1, STORE, LOCAL_STORE, ATOMIC, COPY, MULTICAST = range(7)
 """Kinds of instructions by their number in `Replay.kinds`. All stores reach the L2; those to local
-memory stay in the L1, too. The L2 executes atomics. Copies to several blocks are served one by one:
+memory stay in the L1, too. The L2 executes atomics. Bulk copies pass the L1; those to several blocks are served one by one:
 the request coalescer, which sends them to their receivers, merges none of them with others (its
 counters lrc__*_coalescing_achieved_type_programmatic, tests/data/h100-hopper-counters.csv)."""
 
@@ -90,6 +90,11 @@ class Replay(Record):
     times: Pointer[int]  # the same, where reads of one time are merged
     read_by: Pointer[float]  # what the n-th read of a sector at one time adds to those of the L2
     most_readers: int  # the last n
+    coalescers: Pointer[Cache]  # lines that copies of SMs that can be served at once have read
+    meetings: Pointer[Int32]  # by access: the number of its coalescer
+    most_copies: int  # reads of copies that one read of the L2 serves
+    apart: Pointer[Byte]  # by access: whether its block is out of step with others
+    alone: float  # the share of copies out of step that would be merged in step, and are not
     kinds: Pointer[Int32]  # by instruction
     counts: Pointer[Counts]  # by instruction
     l1: Pointer[Cache]  # by multiprocessor
@@ -191,6 +196,9 @@ def replay(state: Replay, start: int, stop: int) -> int:
         if kind == MULTICAST:
             counts.lrc_reads += count_bits(sectors)
             counts.l2_reads += float(count_bits(sectors))
+        elif kind == COPY:
+            asked = use(state.coalescers[state.meetings[access]], line)
+            count_copies(state, counts, asked, sectors, access)
         else:
             count_readers(state, counts, use(near, line), sectors, state.times[access])
         absent = sectors & ~use(near, line).valid
@@ -241,6 +249,24 @@ def count_readers(state: Replay, counts: Counts, place: Line, sectors: int, time
         readers = place.readers >> shift & _MOST_READERS
         counts.l2_reads += state.read_by[readers]
         if readers < state.most_readers:
+            place.readers += 1 << shift
+
+
+@compiled
+def count_copies(state: Replay, counts: Counts, place: Line, sectors: int, access: int) -> None:
+    """Count reads of copies, of which one reads the L2 for so many of the same time."""
+    counts.lrc_reads += count_bits(sectors)
+    time = state.times[access]
+    if place.time != time:
+        place.time, place.readers = time, 0
+    for sector in set_bits(sectors):
+        shift = _READER_BITS * sector
+        readers = place.readers >> shift & _MOST_READERS
+        if readers % state.most_copies == 0:
+            counts.l2_reads += 1.0
+        elif state.apart[access] != 0:
+            counts.l2_reads += state.alone
+        if readers < _MOST_READERS:
             place.readers += 1 << shift
 
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.codegen.layout import LOCAL_LINES
 from memlab.device.emulator.codegen.records import dtype_of
-from memlab.device.emulator.isa.asynchronous.bulk_copies import is_multicast
+from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access, is_multicast
 from memlab.device.emulator.models import cache_code
 from memlab.device.emulator.models.address_streams import SECTORS_PER_LINE, IntArray
 from memlab.device.emulator.models.caches import CacheGeometry
@@ -39,6 +39,8 @@ _CACHE, _LINE, _COUNTS, _REPLAY = map(
 )
 _HASH_BITS = 64
 _PLACES = 1 << SECTORS_PER_LINE  # by which a line's number is multiplied in a place
+_COALESCED_LINES = 1 << 13
+"""Lines that the SMs of a group can ask for at one time: a box has 256 rows at most."""
 PARTS = 32
 """Parts of a launch, by its accesses in the order of time, of which the misses are told apart."""
 
@@ -182,6 +184,7 @@ def replay_accesses(
     caches, state = _Caches(), np.zeros((), _REPLAY)
     l2_lines = round(geometry.l2_bytes / LINE_BYTES / accesses.factor / geometry.l2_partitions)
     l2 = caches.add(geometry.l2_partitions, l2_lines)
+    meetings, coalescers = _meetings(accesses, schedule, owner, geometry)
     l1_lines = round(geometry.l1_bytes / LINE_BYTES / accesses.factor)
     arrays: dict[str, NDArray[Any]] = {
         "places": _placed(accesses, schedule, owner, geometry),
@@ -191,6 +194,9 @@ def replay_accesses(
         "moments": times,
         "times": np.where(is_later, never, times),
         "read_by": read_by,
+        "coalescers": caches.add(coalescers, _COALESCED_LINES),
+        "meetings": meetings,
+        "apart": _apart(accesses, steps),
         "kinds": np.array(2 * _kinds(steps, bool(geometry.l1_bytes)), np.int32),
         "counts": counts,
         "l1": caches.add(geometry.multiprocessors, l1_lines),
@@ -200,6 +206,8 @@ def replay_accesses(
         state[name] = array.ctypes.data
     state["partitions"] = geometry.l2_partitions
     state["most_readers"] = len(read_by) - 1
+    state["most_copies"] = geometry.copies.most if geometry.copies else 1
+    state["alone"] = 1 - geometry.copies.merged_apart if geometry.copies else 0.0
     state["fetched_sectors"] = geometry.dram_access_bytes // SECTOR_BYTES
     replay = cache_code.function("replay", 3)
     done = np.zeros((PARTS + 1, 3, count), np.int64)
@@ -210,6 +218,31 @@ def replay_accesses(
             done[part, place] = counts[name].reshape(2, count).sum(axis=0)
     first, later = _traffic(counts[:count]), _traffic(counts[count:])
     return ReplayedTraffic(first, later, int(l2["written_back"].sum()), np.diff(done, axis=0))
+
+
+def _meetings(
+    accesses: LineAccesses, schedule: Schedule, owner: IntArray, geometry: CacheGeometry
+) -> tuple[NDArray[np.int32], int]:
+    """Where copies can meet, of each access, and how many such places there are.
+
+    The blocks of a group of multiprocessors meet, one of each: those that share a multiprocessor
+    delay each other, so they go their own ways.
+    """
+    if geometry.copies is None:
+        return np.zeros(len(owner), np.int32), 1
+    slots = geometry.resident_blocks
+    group = np.resize(geometry.copies.group, geometry.multiprocessors)
+    meetings = group[owner] * slots
+    meetings += schedule.slot[accesses.block]
+    return meetings.astype(np.int32), int(group.max() + 1) * slots
+
+
+def _apart(accesses: LineAccesses, steps: Sequence[DecodedInstruction]) -> NDArray[np.uint8]:
+    """Whether the block of each access has stored before: then it is out of step with others."""
+    is_store = np.array([step.row.kind == "store" for step in steps])[accesses.index]
+    first = np.full(len(accesses.ends), np.iinfo(np.int64).max)
+    np.minimum.at(first, accesses.block[is_store], accesses.time[is_store])
+    return (accesses.time > first[accesses.block]).astype(np.uint8)
 
 
 def _placed(
@@ -232,6 +265,9 @@ def _traffic(counts: NDArray[np.void]) -> InstructionTraffic:
 def _kinds(steps: Sequence[DecodedInstruction], has_l1: bool) -> list[int]:
     """The kinds of instructions for the caches: a copy writes what it has read one step before."""
     kinds = [_kind(step, has_l1) for step in steps]
+    for number, step in enumerate(steps):
+        if is_bulk_access(step.row) and step.row.kind == "load" and step.row.space == "global":
+            kinds[number] = cache_code.COPY
     for number, step in enumerate(steps[1:]):
         if is_multicast(step.row) and steps[number].row.kind == "load":
             kinds[number] = cache_code.MULTICAST

@@ -29,6 +29,7 @@ from memlab.device.emulator.models.address_streams import (
     translate_sectors,
     wrap_sectors,
 )
+from memlab.device.emulator.models.coalescing import CopyMerging
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
 
 _LINE_USE = dtype_of(cache_code.LineUse)
@@ -87,6 +88,7 @@ class CacheGeometry:
         merged_later: The same of later waves, by how many neighbouring blocks read the same data:
             they start one soon after the other, and barriers keep them together. Without any, these
             reads are not merged.
+        copies: How the coalescer merges reads of bulk copies; None if it does not.
     """
 
     multiprocessors: int
@@ -97,6 +99,7 @@ class CacheGeometry:
     l2_partitions: int = 1
     merged_by_readers: tuple[tuple[float, float], ...] = ()
     merged_later: tuple[tuple[float, float], ...] = ()
+    copies: CopyMerging | None = None
 
     @property
     def wave(self) -> int:

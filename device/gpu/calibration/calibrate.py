@@ -56,6 +56,9 @@ NOT_MEASURED = {
     "l2_partitions": "NVIDIA's documents give it exactly",
     "l2_merged_reads_by_sms": "it takes a profiler's counters of the L2",
     "l2_merged_later_reads": "it takes a profiler's counters of the L2",
+    "l2_merging_sms": "it takes a profiler's counters of the L2",
+    "l2_most_merged_copies": "it takes a profiler's counters of the L2",
+    "l2_merged_apart_share": "it takes a profiler's counters of the L2",
 }
 """Figures of the models that no micro-benchmark gives, and why: they are those of a datasheet of
 memlab."""
