@@ -30,6 +30,9 @@ COUNTED_BY = (
     "l2_partitions",
     "l2_merged_reads_by_sms",
     "l2_merged_later_reads",
+    "l2_merging_sms",
+    "l2_most_merged_copies",
+    "l2_merged_apart_share",
     "dram_access_bytes",
     "dram_launch_bytes",
 )

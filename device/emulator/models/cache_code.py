@@ -19,9 +19,9 @@ from memlab.device.emulator.codegen.records import Byte, Int32, Pointer, Record
 
 LOAD, LOAD_BYPASSING_L1, STORE, LOCAL_STORE, ATOMIC, COPY, MULTICAST = range(7)
 """Kinds of instructions by their number in `Replay.kinds`. All stores reach the L2; those to local
-memory stay in the L1, too. The L2 executes atomics. Bulk copies pass the L1; those to several blocks are served one by one:
-the request coalescer, which sends them to their receivers, merges none of them with others (its
-counters lrc__*_coalescing_achieved_type_programmatic, tests/data/h100-hopper-counters.csv)."""
+memory stay in the L1, too. The L2 executes atomics. Bulk copies pass the L1; those to several blocks
+are served one by one: the request coalescer, which sends them to their receivers, merges none of
+them with others (its counters lrc__*_coalescing_achieved_type_programmatic, tests/data/h100-hopper-counters.csv)."""
 
 _NONE = -1
 _HASH = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
@@ -193,14 +193,7 @@ def replay(state: Replay, start: int, stop: int) -> int:
             home.lines[home.newest].dirty |= sectors
             continue
         near = state.l2[owner % state.partitions]
-        if kind == MULTICAST:
-            counts.lrc_reads += count_bits(sectors)
-            counts.l2_reads += float(count_bits(sectors))
-        elif kind == COPY:
-            asked = use(state.coalescers[state.meetings[access]], line)
-            count_copies(state, counts, asked, sectors, access)
-        else:
-            count_readers(state, counts, use(near, line), sectors, state.times[access])
+        count_reads(state, counts, use(near, line), sectors, access)
         absent = sectors & ~use(near, line).valid
         counts.l2_misses += count_bits(absent)
         waiting = sectors & ~absent & coming_at(use(near, line), asker, moment)
@@ -236,6 +229,20 @@ def ask(place: Line, sectors: int, remote: int, asker: int, moment: int) -> None
         place.asked, place.asker, place.coming, place.remote = moment, asker, 0, 0
     place.coming |= sectors
     place.remote |= remote
+
+
+@compiled
+def count_reads(state: Replay, counts: Counts, place: Line, sectors: int, access: int) -> None:
+    """Count reads of sectors of a line of the near partition, by the kind of the instruction."""
+    kind = state.kinds[state.indices[access]]
+    if kind == MULTICAST:
+        counts.lrc_reads += count_bits(sectors)
+        counts.l2_reads += float(count_bits(sectors))
+    elif kind == COPY:
+        asked = use(state.coalescers[state.meetings[access]], place.number)
+        count_copies(state, counts, asked, sectors, access)
+    else:
+        count_readers(state, counts, place, sectors, state.times[access])
 
 
 @compiled

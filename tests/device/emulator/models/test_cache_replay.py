@@ -22,7 +22,7 @@ LINE = 128
 
 
 def step(kind: str, space: str = "global", bypass_l1: bool = False) -> Any:
-    row = SimpleNamespace(opcode="", kind=kind, space=space, bypass_l1=bypass_l1)
+    row = SimpleNamespace(opcode="", view="", kind=kind, space=space, bypass_l1=bypass_l1)
     return SimpleNamespace(row=row)
 
 
