@@ -19,9 +19,10 @@ from memlab.device.emulator.codegen.records import Byte, Int32, Pointer, Record
 
 LOAD, LOAD_BYPASSING_L1, STORE, LOCAL_STORE, ATOMIC, COPY, MULTICAST = range(7)
 """Kinds of instructions by their number in `Replay.kinds`. All stores reach the L2; those to local
-memory stay in the L1, too. The L2 executes atomics. Bulk copies pass the L1; those to several blocks
-are served one by one: the request coalescer, which sends them to their receivers, merges none of
-them with others (its counters lrc__*_coalescing_achieved_type_programmatic, tests/data/h100-hopper-counters.csv)."""
+memory stay in the L1, too. The L2 executes atomics. Bulk copies pass the L1. Those to several
+blocks are served one by one: the request coalescer, which sends them to their receivers, merges
+none of them with others (its counters lrc__*_coalescing_achieved_type_programmatic,
+tests/data/h100-hopper-counters.csv)."""
 
 _NONE = -1
 _HASH = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
