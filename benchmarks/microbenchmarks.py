@@ -85,6 +85,15 @@ COUNTED = {
             "duration_ns": "gpu__time_duration.sum",
         },
     ),
+    "merged_copies": Counted(
+        "timed|rings",
+        {
+            "l1_sectors": "l1tex__m_xbar2l1tex_read_sectors.sum",
+            "l2_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+            "dram_bytes": "dram__bytes_read.sum",
+            "duration_ns": "gpu__time_duration.sum",
+        },
+    ),
 }
 """Programs that print a row for each launch, and what is counted of them."""
 
