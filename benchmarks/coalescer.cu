@@ -14,76 +14,19 @@
 #include <string>
 #include <vector>
 
-#include "check.cuh"
+#include "common_clock.cuh"
 
-constexpr int MOST_SMS = 160, SECTOR_WORDS = 8, ROUNDS = 512, TICKS = 64;
+constexpr int MOST_SMS = 160, SECTOR_WORDS = 8, ROUNDS = 512;
 constexpr int WHOLE_SM_BYTES = 180 * 1024;  // of shared memory: one block on each SM
-constexpr int LEAD_NS = 20000;              // between the barrier and the first round
 
 struct Roles {
   int16_t rank[MOST_SMS];  // by SM: its turn in a round; -1 for one that takes no part
 };
 
-struct Meeting {
-  unsigned arrived;
-  unsigned long long start_ns;
-};
-
-__device__ unsigned multiprocessor() {
-  unsigned number;
-  asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
-  return number;
-}
-
-__device__ unsigned long long nanoseconds() {
-  unsigned long long now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  return now;
-}
-
 __device__ unsigned read_l2(const unsigned* from) {
   unsigned value;
   asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
   return value;
-}
-
-struct Tick {
-  unsigned long long ns;
-  long long clock;
-};
-
-// The next tick of the global timer, and this SM's clock when it was seen.
-__device__ Tick next_tick() {
-  unsigned long long last = nanoseconds(), now;
-  while ((now = nanoseconds()) == last) {
-  }
-  return {now, clock64()};
-}
-
-struct Common {
-  long long clock;
-  double clocks_per_ns;
-};
-
-// The clock of this SM at a time that all SMs know: the earliest by many ticks of the global timer,
-// each of which is seen a little late. It polls by atomics only, so that no read is counted.
-__device__ Common common_clock(Meeting* meeting, unsigned readers) {
-  Tick before = next_tick();
-  if (atomicAdd(&meeting->arrived, 1u) + 1 == readers)
-    atomicExch(&meeting->start_ns, nanoseconds() + LEAD_NS);
-  unsigned long long start;
-  while ((start = atomicAdd(&meeting->start_ns, 0ull)) == 0) {
-  }
-  while (nanoseconds() < start) {
-  }
-  Tick after = next_tick();
-  double rate = double(after.clock - before.clock) / double(after.ns - before.ns);
-  long long earliest = 1ll << 62;
-  for (int i = 0; i < TICKS; ++i) {
-    Tick tick = next_tick();
-    earliest = min(earliest, tick.clock - (long long)(double(tick.ns - start) * rate));
-  }
-  return {earliest, rate};
 }
 
 // In each round, the SM of rank r reads the round's sector r * delay clocks after the round began.

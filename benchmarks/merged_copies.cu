@@ -16,10 +16,11 @@
 #include <string>
 #include <vector>
 
+#include "../kernels/hopper.cuh"
 #include "clusters.cuh"
+#include "common_clock.cuh"
 
-constexpr int MOST_SMS = 160, MOST_STAGES = 8, MARKS = 33, TICKS = 64;
-constexpr int LEAD_NS = 20000;
+constexpr int MOST_SMS = 160, MOST_STAGES = 8, MARKS = 33;
 constexpr u32 LINE_WORDS = 32, A_ROWS = 128, B_ROWS = 64;  // of a box; a box of B is loaded 4 times
 constexpr size_t SHARED_BYTES = 208 * 1024;
 constexpr u32 SLABS = 256;  // boxes of a row of each matrix: the pitch is 32 KiB
@@ -29,87 +30,6 @@ extern __shared__ __align__(1024) unsigned char boxes[];
 struct Roles {
   int16_t row[MOST_SMS], column[MOST_SMS];
 };
-
-struct Meeting {
-  unsigned arrived;
-  unsigned long long start_ns;
-};
-
-__device__ unsigned long long nanoseconds() {
-  unsigned long long now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  return now;
-}
-
-struct Tick {
-  unsigned long long ns;
-  long long clock;
-};
-
-__device__ Tick next_tick() {
-  unsigned long long last = nanoseconds(), now;
-  while ((now = nanoseconds()) == last) {
-  }
-  return {now, (long long)clock_of_sm()};
-}
-
-struct Common {
-  long long clock;
-  double clocks_per_ns;
-};
-
-// The clock of this SM at a time that all SMs know: as in coalescer.cu.
-__device__ Common common_clock(Meeting* meeting, unsigned readers) {
-  Tick before = next_tick();
-  if (atomicAdd(&meeting->arrived, 1u) + 1 == readers)
-    atomicExch(&meeting->start_ns, nanoseconds() + LEAD_NS);
-  unsigned long long start;
-  while ((start = atomicAdd(&meeting->start_ns, 0ull)) == 0) {
-  }
-  while (nanoseconds() < start) {
-  }
-  Tick after = next_tick();
-  double rate = double(after.clock - before.clock) / double(after.ns - before.ns);
-  long long earliest = 1ll << 62;
-  for (int i = 0; i < TICKS; ++i) {
-    Tick tick = next_tick();
-    long long at = tick.clock - (long long)(double(tick.ns - start) * rate);
-    earliest = at < earliest ? at : earliest;
-  }
-  return {earliest, rate};
-}
-
-__device__ __forceinline__ void wait_for(u32 barrier, u32 parity) {
-  u32 done;
-  do {
-    asm volatile(
-        "{ .reg .pred done;\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, done; }"
-        : "=r"(done)
-        : "r"(barrier), "r"(parity)
-        : "memory");
-  } while (!done);
-}
-
-__device__ __forceinline__ void make_barrier(const u64* barrier, u32 arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
-               "r"(arrivals));
-}
-
-__device__ __forceinline__ void expect(u32 barrier, u32 bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-               : "memory");
-}
-
-__device__ __forceinline__ void copy_box(u32 to, const CUtensorMap* map, u32 column, u32 row,
-                                         u32 barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
-      "l"(map), "r"(column), "r"(row), "r"(barrier)
-      : "memory");
-}
 
 // In each round, the SM of rank r copies the round's box r * delay clocks after the round began.
 __global__ void __launch_bounds__(32)
@@ -124,23 +44,23 @@ __global__ void __launch_bounds__(32)
     }
     return;
   }
-  make_barrier(&full, 1);
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  make_barrier(shared_address(&full), 1);
+  publish_barriers();
   u32 barrier = shared_address(&full), parity = 0, to = shared_address(boxes);
   if (rank == 0 && warm)
     for (u32 round = 0; round < rounds; ++round, parity ^= 1) {
-      expect(barrier, rows * 128);
-      copy_box(to, &map, round % SLABS * LINE_WORDS, round / SLABS * rows, barrier);
-      wait_for(barrier, parity);
+      arrive_expecting(barrier, rows * 128);
+      load_box(to, &map, round % SLABS * LINE_WORDS, round / SLABS * rows, barrier);
+      wait(barrier, parity);
     }
   Common begin = common_clock(meeting, readers);
   long long next = begin.clock + (long long)(10.0 * LEAD_NS * begin.clocks_per_ns) + rank * delay;
   for (u32 round = 0; round < rounds; ++round, next += period, parity ^= 1) {
     while ((long long)clock_of_sm() < next) {
     }
-    expect(barrier, rows * 128);
-    copy_box(to, &map, round % SLABS * LINE_WORDS, round / SLABS * rows, barrier);
-    wait_for(barrier, parity);
+    arrive_expecting(barrier, rows * 128);
+    load_box(to, &map, round % SLABS * LINE_WORDS, round / SLABS * rows, barrier);
+    wait(barrier, parity);
   }
 }
 
@@ -157,22 +77,22 @@ __global__ void __launch_bounds__(160)
   constexpr u32 A_BYTES = A_ROWS * 128, B_BYTES = B_ROWS * 128, BYTES = A_BYTES + 4 * B_BYTES;
   if (threadIdx.x == 0) {
     for (u32 stage = 0; stage < ring.stages; ++stage) {
-      make_barrier(full + stage, 1);
-      make_barrier(empty + stage, 1);
+      make_barrier(shared_address(full + stage), 1);
+      make_barrier(shared_address(empty + stage), 1);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    publish_barriers();
   }
   __syncthreads();
   if (threadIdx.x == 128) {
     for (u32 slab = 0; slab < ring.slabs; ++slab) {
       u32 stage = slab % ring.stages, turn = slab / ring.stages;
       u32 barrier = shared_address(full + stage), to = shared_address(boxes) + stage * BYTES;
-      wait_for(shared_address(empty + stage), turn % 2 ^ 1);
-      expect(barrier, BYTES);
+      wait(shared_address(empty + stage), turn % 2 ^ 1);
+      arrive_expecting(barrier, BYTES);
       u32 a = slab % ring.a_slabs, b = slab % ring.b_slabs;
-      copy_box(to, &A, a * LINE_WORDS, row * A_ROWS, barrier);
+      load_box(to, &A, a * LINE_WORDS, row * A_ROWS, barrier);
       for (u32 box = 0; box < 4; ++box)
-        copy_box(to + A_BYTES + box * B_BYTES, &B, b * LINE_WORDS, (column * 4 + box) * B_ROWS,
+        load_box(to + A_BYTES + box * B_BYTES, &B, b * LINE_WORDS, (column * 4 + box) * B_ROWS,
                  barrier);
     }
     return;
@@ -182,17 +102,15 @@ __global__ void __launch_bounds__(160)
   u32 every = ring.slabs / (MARKS - 1);
   for (u32 slab = 0; slab < ring.slabs; ++slab) {
     u32 stage = slab % ring.stages, turn = slab / ring.stages;
-    wait_for(shared_address(full + stage), turn % 2);
+    wait(shared_address(full + stage), turn % 2);
     u64 now = clock_of_sm();
     if (threadIdx.x == 0 && slab % every == 0) marks[sm * MARKS + slab / every] = now;
     // Products follow one another without a gap where the stage is there in time.
     until = (now > until ? now : until) + ring.work;
     while (clock_of_sm() < until) {
     }
-    asm volatile("bar.sync 1, 128;" ::: "memory");
-    if (threadIdx.x == 0)
-      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(empty + stage))
-                   : "memory");
+    meet(1, 128);
+    if (threadIdx.x == 0) arrive(shared_address(empty + stage));
     if (ring.tile && slab % ring.tile == ring.tile - 1) {
       float4* to = stores + u64(sm) * ring.stored * 128;
       for (u32 i = 0; i < ring.stored; ++i) to[i * 128 + threadIdx.x] = make_float4(slab, i, 0, 0);

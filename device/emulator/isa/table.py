@@ -484,7 +484,6 @@ for space in ("global", "shared"):
     for end in ("{f16,bf16,f32,f64}", "noftz.{f16,bf16}"):
         pattern = f"bulk.reduce.{space}.add.{end}"
         op(pattern, types, choosing=_add_copied_floats, kind="reduce", **more)
-    function = partial(arithmetic.extreme, "")
     op(
         f"bulk.reduce.{space}.{{min,max}}.{{f16,bf16}}",
         "b64 u32 ->",

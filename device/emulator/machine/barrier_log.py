@@ -188,9 +188,8 @@ class BarrierLog(Observer):
         known = self._operands.get(index)
         if known is None:
             steps = self._chunk.program.steps
-            known = True, steps[index].instruction.operands[-1], "u64"
-            if is_multicast(steps[index].row):  # its last operand tells the blocks
-                known = True, steps[index].instruction.operands[-2], "u64"
+            position = -2 if is_multicast(steps[index].row) else -1  # the last tells the blocks
+            known = True, steps[index].instruction.operands[position], "u64"
             if not mbarrier.is_change(steps[index].instruction):
                 test = steps[index + 1].instruction  # it compares
                 known = False, test.operands[2], "u32" if test.opcode == PARITY_TEST else "u64"
