@@ -563,6 +563,7 @@ def _load(m: Machine, step: Step, begin: float, latency: int) -> float:
         if _chance(m) < missed:
             slots = _later(per_line, m.least_sectors) * part
             arrival = _pass_port(m, begin, per_line * part, slots * m.read_sector_clocks)
+            _hold_up_l1(m, step, arrival)
             if _chance(m) < dram:
                 done = _later(done, _miss(m, arrival, per_line * part, latency))
             else:
@@ -623,9 +624,7 @@ def _pass_port(m: Machine, begin: float, sectors: float, clocks: float) -> float
     m.port_free = start + sectors * m.port_sector_clocks
     start = _later(start, m.l2_free)
     m.l2_free = start + clocks
-    end = _later(m.port_free, m.l2_free)
-    m.l1_free = _later(m.l1_free, end - m.backlog)
-    return end
+    return _later(m.port_free, m.l2_free)
 
 
 @compiled(inline=True)
@@ -636,8 +635,18 @@ def _write(m: Machine, step: Step, begin: float) -> float:
     written = _later(step.sectors, step.lines * m.least_sectors)
     m.write_free = _later(start, m.write_free) + written * m.write_sector_clocks
     end = _later(m.store_port_free, m.write_free)
-    m.l1_free = _later(m.l1_free, end - m.backlog)
+    _hold_up_l1(m, step, end)
     return end
+
+
+@compiled(inline=True)
+def _hold_up_l1(m: Machine, step: Step, end: float) -> None:
+    """Let the L1 take no accesses as long as too much of its traffic is under way.
+
+    No access of a warp waits for the copy engine, which has a queue of its own.
+    """
+    if step.unit == _MEMORY:
+        m.l1_free = _later(m.l1_free, end - m.backlog)
 
 
 @compiled(inline=False)

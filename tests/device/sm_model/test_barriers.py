@@ -80,6 +80,23 @@ def test_a_copy_completes_its_bytes_when_they_have_come() -> None:
     assert run(work, rates).clocks == 1 + 32 + 300 + 2
 
 
+@pytest.mark.parametrize("kind", [Kind.COPY, Kind.COPY_OUT])
+def test_copies_of_the_copy_engine_hold_up_no_access_of_a_warp(kind: Kind) -> None:
+    steps = empty_steps(102)
+    steps[0]["kind"], steps[0]["unit"] = kind, Unit.UNIFORM
+    steps[0]["lines"], steps[0]["sectors"], steps[0]["missed"] = 1000, 4000, 1
+    steps[1:101]["kind"], steps[1:101]["unit"] = Kind.LOCAL, Unit.MEMORY
+    steps[1:101]["busy"], steps[1:101]["passes"], steps[1:101]["latency"] = 4, 1, 23
+    steps[1:101]["write"], steps[2:]["wait"] = 0, 1
+    work = Workload(steps, (np.array([(0, 102)]),), (0,), (0,), 1.0, 1, 1)
+    rates = Rates(read_sector_clocks=10, write_sector_clocks=10, backlog=100)
+
+    run(work, rates)
+
+    # Each of the chain of 100 accesses takes its issue, the address unit and its latency.
+    assert steps["stalls"].sum() == pytest.approx(100 * (1 + 4 + 23), abs=100)
+
+
 def test_a_phase_that_nothing_completes_is_noticed() -> None:
     steps = empty_steps(2)
     steps[0]["kind"], steps[0]["site"] = Kind.TEST, 0
