@@ -24,6 +24,7 @@ from memlab.device.emulator.checks.member_bounds import MemberObservation, find_
 from memlab.device.emulator.checks.memory_order import BLOCK_SCOPE
 from memlab.device.emulator.checks.observations import Observation, Site
 from memlab.device.emulator.codegen.check_layout import STRONG, WEAK
+from memlab.device.emulator.isa.asynchronous.bulk_copies import FAR_BARRIER_TEXT
 from memlab.device.emulator.machine.machine import TRAPS
 from memlab.device.emulator.machine.memory import KernelFault, describe_wild_address
 from memlab.device.emulator.machine.threads import block_coordinates, cluster_places
@@ -381,6 +382,8 @@ class _FindingBuilder:
                 f"{access} of {size} bytes in shared memory of another block, which may have "
                 "ended: let its threads wait for this access, as by a last cluster.sync()"
             )
+        if observation.kind == "barrier in another block":
+            return FAR_BARRIER_TEXT
         if observation.kind == "misaligned":
             return (
                 f"misaligned {access} of {size} bytes in {observation.space} memory; "

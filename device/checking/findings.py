@@ -45,8 +45,9 @@ class CheckFinding:
         tool: The tool that found it.
         kind: The kind of mistake. memcheck: `out of bounds`, `misaligned`, `not writable` (a write
             to a constant, or to an input of the launch), `ended block` (an access to the shared
-            memory of another block, which need not wait for it), `use after free`, `double free`,
-            `invalid free`, `trap`, `rank in descriptor` (of a `wgmma`). initcheck: `uninitialized
+            memory of another block, which need not wait for it), `barrier in another block` (than
+            the destination of an asynchronous copy), `use after free`, `double free`, `invalid
+            free`, `trap`, `rank in descriptor` (of a `wgmma`). initcheck: `uninitialized
             read`, `never written`. racecheck: the hazards `RAW` (read after write), `WAR` and
             `WAW`, `stale read` (through the read-only cache, of what the same launch wrote),
             `missing proxy fence` (a bulk copy or `wgmma` reads what threads stored), `missing map

@@ -9,6 +9,8 @@ import numpy as np
 
 from memlab.device.emulator.checks.observations import Lanes, Observations
 from memlab.device.emulator.checks.pointer_origin import PointerOrigin
+from memlab.device.emulator.isa.address_space import RANK_UNIT
+from memlab.device.emulator.isa.asynchronous.bulk_copies import FAR_BARRIER
 from memlab.device.emulator.machine.heap import ALLOCATED, FREED, Heap
 from memlab.device.emulator.machine.memory import Segment
 
@@ -91,10 +93,12 @@ class BoundsCheck:
             freed = of_heap & ~misaligned & (states == FREED)
             inside &= ~of_heap | (states == ALLOCATED)
         outside = active & ~inside & ~misaligned & ~freed
+        far = outside & (segment.name == "shared") & (address >= FAR_BARRIER)
         for kind, wrong in (
             ("misaligned", misaligned),
             ("use after free", freed),
-            ("out of bounds", outside),
+            ("barrier in another block", far),
+            ("out of bounds", outside & ~far),
             ("not writable", read_only),
         ):
             if wrong.any():
@@ -102,7 +106,7 @@ class BoundsCheck:
                     "memcheck",
                     kind,
                     segment.name,
-                    address[wrong],
+                    address[wrong] & (RANK_UNIT - 1) if wrong is far else address[wrong],
                     step,
                     threads[wrong],
                     array=self._origin(step, segment),

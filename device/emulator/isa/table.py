@@ -640,6 +640,7 @@ op("mbarrier.pending_count.b64", "u64 -> u32", mbarrier.pending_arrivals)
 op("mbarrier.init.word", "u32 -> u64", mbarrier.initial_state)
 op("mbarrier.change.expect", "u32 u32 -> u64", mbarrier.expected_change)
 op("mbarrier.change.complete", "u32 -> u64", mbarrier.completed_change)
+op("mbarrier.beside", "u64 u64 -> u64", bulk_copies.barrier_beside)
 op("mbarrier.over", "u64 u64 -> pred", mbarrier.is_phase_complete)
 op("mbarrier.over.parity", "u64 u32 -> pred", mbarrier.is_parity_complete)
 for drop in ("", "_drop"):

@@ -20,7 +20,12 @@ from memlab.device.emulator.isa.address_space import (
     UNREACHABLE,
 )
 from memlab.device.emulator.isa.asynchronous import tensor_copies
-from memlab.device.emulator.isa.asynchronous.bulk_copies import FAULT_TEXT, SIZE_FAULT
+from memlab.device.emulator.isa.asynchronous.bulk_copies import (
+    FAR_BARRIER,
+    FAR_BARRIER_TEXT,
+    FAULT_TEXT,
+    SIZE_FAULT,
+)
 from memlab.device.emulator.isa.textures import FAULT_TEXTS
 from memlab.device.emulator.machine.heap import Heap
 from memlab.device.emulator.program.program import HEAP
@@ -312,6 +317,9 @@ def find_fault(segment: Segment, addresses: Lanes, size: int, what: str) -> tupl
     for number, address in enumerate(addresses.tolist()):
         if address == SIZE_FAULT:
             return f"illegal {what}: {FAULT_TEXT}", number
+        if segment.name == "shared" and FAR_BARRIER <= address < FAR_BARRIER + UNREACHABLE:
+            where = segment.describe(address - FAR_BARRIER)
+            return f"illegal {what} of an mbarrier at {where}: {FAR_BARRIER_TEXT}", number
         if address in tensor_copies.FAULT_TEXTS:
             return f"illegal {what} of a tensor copy: {tensor_copies.FAULT_TEXTS[address]}", number
         if segment.name == "global" and address in FAULT_TEXTS:

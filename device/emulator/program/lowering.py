@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from memlab.device.emulator.isa import macros, mbarrier, table, textures
-from memlab.device.emulator.isa.asynchronous import tensor_copies, warpgroup
+from memlab.device.emulator.isa.asynchronous import bulk_copies, tensor_copies, warpgroup
 from memlab.device.emulator.isa.unsupported import unsupported_hint
 from memlab.device.emulator.program.call_graph import CallGraph, call_operands, is_indirect
 from memlab.device.emulator.program.call_stack import with_call_stack
@@ -44,6 +44,7 @@ _LAUNCHES = re.compile(r"(__)?cuda(CDP2)?(LaunchDevice|GetParameterBuffer)")
 """The functions of the device's runtime that launch kernels."""
 _OTHER_REGISTERS = {
     **mbarrier.REGISTERS,
+    **bulk_copies.REGISTERS,
     **textures.REGISTERS,
     **warpgroup.REGISTERS,
     **tensor_copies.REGISTERS,

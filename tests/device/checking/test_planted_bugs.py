@@ -80,6 +80,7 @@ def test_every_file_plants_a_bug() -> None:
         ("barrier_behind_guard", 15, "", (1, 0, 0), (0, 0, 0), 16),
         ("early_return", 12, "", (1, 0, 0), (0, 0, 0), 28),
         ("syncwarp_mask", 13, "", (0, 0, 0), (16, 0, 0), 1),
+        ("cluster_far_barrier", 36, "word", (0, 0, 0), (0, 0, 0), 1),
         ("never_written", 0, "b[999] of 1000 elements", None, None, 1),
         # All of 4 blocks write to the first 64 elements.
         ("two_blocks_one_element", 0, "b[64] and 191 more of 256 elements", None, None, 192),
@@ -116,6 +117,7 @@ def test_findings_match_a_count_by_hand(
         ("named_barrier_arrive", "the count of this barrier is never reached"),
         ("member_past_the_end", "read of 4 bytes outside the array inside, a member of Tile"),
         ("ring_wrong_bytes", "never complete: it lacks 16 bytes of copies; nothing after it"),
+        ("cluster_far_barrier", "complete at a barrier in the block that it writes to"),
         ("wgmma_no_proxy_fence", "wgmma reads what a thread stored without fence.proxy.async"),
         ("tensormap_no_acquire", "fence.proxy.tensormap::generic.release (or tensormap.cp_fenc"),
     ],

@@ -156,6 +156,24 @@ __global__ void beyond(const int *in, int *out)
                        mapa(&barrier, 1));
   out[threadIdx.x] = got[threadIdx.x];
 }
+
+__global__ void copy_far_barrier(const int *in, int *out)
+{
+  __shared__ __align__(128) int got[128]; __shared__ u64 barrier;
+  Setup setup(&barrier);
+  if (threadIdx.x == 0)
+    ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, mapa(got, 1), in, sizeof got,
+                       mapa(&barrier, 2));
+  out[threadIdx.x] = got[threadIdx.x];
+}
+
+__global__ void store_far_barrier(const int *in, int *out)
+{
+  __shared__ int got[128]; __shared__ u64 barrier;
+  Setup setup(&barrier);
+  ptx::st_async(mapa(got, 1) + threadIdx.x, in[threadIdx.x], mapa(&barrier, 2));
+  out[threadIdx.x] = got[threadIdx.x];
+}
 """
 
 
@@ -225,3 +243,10 @@ def test_a_check_knows_what_barriers_of_other_blocks_order(entry: str) -> None:
 def test_a_copy_beyond_the_memory_of_another_block_is_a_fault() -> None:
     with pytest.raises(KernelFault, match=r"write.*shared offset \d+ of .*block of rank 1"):
         launch("beyond")
+
+
+@pytest.mark.parametrize("entry", ["copy_far_barrier", "store_far_barrier"])
+def test_a_barrier_in_another_block_than_the_destination_is_a_fault(entry: str) -> None:
+    """Both have to be in one block (PTX ISA, "st.async"); an H200 never completes such a copy."""
+    with pytest.raises(KernelFault, match=r"an mbarrier at .*block of rank 2 .*to the same rank"):
+        launch(entry)

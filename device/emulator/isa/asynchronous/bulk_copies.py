@@ -17,9 +17,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from memlab.device.emulator.isa import mbarrier
+from memlab.device.emulator.isa.address_space import rank_of
 from memlab.device.emulator.isa.macros import BULK_SOURCE, substitute
 from memlab.device.emulator.isa.rows import Row
-from memlab.device.emulator.ptx.parser import TYPE_BYTES, Immediate, Instruction, Operand
+from memlab.device.emulator.isa.values import Value, where
+from memlab.device.emulator.ptx.parser import (
+    TYPE_BYTES,
+    Address,
+    Immediate,
+    Instruction,
+    Operand,
+    Register,
+)
 
 PIECE_BYTES = 16
 """Addresses and sizes of bulk copies are multiples of it (PTX ISA, "cp.async.bulk")."""
@@ -28,6 +37,16 @@ SIZE_FAULT = 1 << 61
 """Stands for the address of a copy whose size is no such multiple; nothing is allocated there."""
 FAULT_TEXT = f"the size of the bulk copy is no multiple of {PIECE_BYTES} bytes"
 
+FAR_BARRIER = 1 << 60
+"""Is added to the address of a barrier that lies in another block than what a copy writes."""
+FAR_BARRIER_TEXT = (
+    "the bytes of an asynchronous copy complete at a barrier in the block that it writes to, so "
+    "that this one never gets them: map both addresses to the same rank"
+)
+
+_BARRIER = Register("%macro_bulk_barrier")
+REGISTERS = {_BARRIER.name: "b64"}
+"""The register of a barrier's address, with its type."""
 _MULTICAST = " multicast"
 """The end of the opcodes of instructions that write to several blocks."""
 
@@ -53,17 +72,36 @@ def _expand(write: str, of: str, instruction: Instruction) -> Iterable[Instructi
     yield substitute(instruction, f"bulk.read.{of}", BULK_SOURCE, source, size)
     yield multicast(substitute(instruction, write, destination, BULK_SOURCE, size), ranks)
     if barrier is not None:
-        yield from complete(instruction, barrier, size, ranks)
+        yield from complete(instruction, destination, barrier, size, ranks)
 
 
 def complete(
-    instruction: Instruction, barrier: Operand, size: Operand, ranks: Operand | None = None
+    instruction: Instruction,
+    destination: Operand,
+    barrier: Operand,
+    size: Operand,
+    ranks: Operand | None = None,
 ) -> Iterable[Instruction]:
-    """The copy engine completes the bytes of a copy at its barrier, or at one of each rank."""
+    """The copy engine completes the bytes of a copy at its barrier, or at one of each rank.
+
+    The barrier has to lie in the block that the copy writes to (PTX ISA, "st.async"; an NVIDIA H200
+    takes the rank of the destination for both).
+    """
+    if ranks is None and isinstance(barrier, Address) and isinstance(destination, Address):
+        place, beside = barrier.base, destination.base
+        if isinstance(place, Register) and isinstance(beside, Register):
+            yield substitute(instruction, "mbarrier.beside", _BARRIER, place, beside)
+            barrier = replace(barrier, base=_BARRIER)
     completion = substitute(instruction, "mbarrier.complete_tx.shared.b64", barrier, size)
     *change, last = mbarrier.expand_transactions(completion)
     yield from change
     yield multicast(replace(last, opcode=f"{last.opcode} of a bulk copy"), ranks)
+
+
+def barrier_beside(barrier: Value, destination: Value) -> Value:
+    """The address of a barrier; with `FAR_BARRIER` where it is not in the destination's block."""
+    is_far = rank_of(barrier) != rank_of(destination)
+    return barrier + where(is_far, barrier.constant(FAR_BARRIER), 0)
 
 
 def multicast(instruction: Instruction, ranks: Operand | None) -> Instruction:
@@ -93,7 +131,7 @@ def expand_remote(
     words = (name, "shared::cluster", *operation)
     size = TYPE_BYTES[ptx_type] * int(vector[2:] or 1)
     yield substitute(instruction, f"{'.'.join(words)}{vector}.{ptx_type}", destination, value)
-    yield from complete(instruction, barrier, Immediate("int", size))
+    yield from complete(instruction, destination, barrier, Immediate("int", size))
 
 
 def is_bulk_access(row: Row) -> bool:

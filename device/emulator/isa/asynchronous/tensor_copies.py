@@ -236,7 +236,7 @@ def expand_load(rank: str, mode: str, instruction: Instruction) -> Iterable[Inst
     write = f"tensor.write.shared.{form}"
     yield multicast(substitute(instruction, write, destination, BULK_SOURCE, *box), ranks)
     yield substitute(instruction, "cvt.u32.u64", _BYTES, _WORDS[LAYOUT])
-    yield from complete(instruction, barrier, _BYTES, ranks)
+    yield from complete(instruction, destination, barrier, _BYTES, ranks)
 
 
 def expand_store(rank: str, mode: str, instruction: Instruction) -> Iterable[Instruction]:
