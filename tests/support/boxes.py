@@ -101,9 +101,9 @@ class Box:
         return _loaded(self, tensor, shared)
 
     def stored(self, tensor: NDArray[np.uint8], shared: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The tensor after a store; with a swizzle, pieces of 16 bytes are written as a whole."""
+        """The tensor after a store, which writes pieces of 16 bytes as a whole."""
         result, whole = tensor.copy(), self
-        if self.swizzle and not self.interleave:
+        if not self.interleave:
             inner = -(-self.shape[-1] * self.width // 16) * 16
             behind = inner - self.shape[-1] * self.width
             shape = (*self.shape[:-1], inner // self.width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,56 @@ def test_sectors_are_those_that_an_h200_counts(copy: str) -> None:
         )
         counters = result.measurement.counters
         assert (counters.bulk_requests, counters.bulk_sectors) == (64, int(row["sm"])), row
+
+
+def measured_stores() -> list[dict[str, str]]:
+    lines = (DATA / "h100-tensor-stores.csv").read_text().splitlines()
+    return list(csv.DictReader(line for line in lines if not line.startswith("#")))
+
+
+@pytest.mark.parametrize("measured", measured_stores(), ids=lambda row: row["runs"])
+def test_stores_write_the_pieces_that_an_h100_writes(measured: dict[str, str]) -> None:
+    """Also what a piece has behind the end of a row of the tensor."""
+    kind = {"u8": "uint8", "f16": "float16", "u32": "uint32", "f32": "float32", "u64": "uint64"}
+    shape, strides, extents, steps, at = (
+        tuple(map(int, reversed(measured[name].split())))
+        for name in ("extents", "strides", "boxes", "steps", "at")
+    )
+    box = Box(
+        kind[measured["type"]],
+        shape,
+        extents,
+        at,
+        int(measured["swizzle"]),
+        steps,
+        offset=int(measured["offset"]),
+        pitches=strides[:-1],
+    )
+    written = {place: source for source, place in box.places() if place is not None}
+    size = -(-box.tensor_bytes // 16) * 16
+    numbers = np.arange(SHARED_BYTES)
+    low, high = numbers.astype(np.uint8), (numbers >> 8).astype(np.uint8) + np.uint8(1)
+    operation = "add" if measured["operation"] == "add" else ""
+
+    found = [
+        store(box, np.zeros(size, np.uint8), part.view(np.uint32), operation).astype(int)
+        for part in (low, high)
+    ]
+
+    sources = np.where(found[1], (found[1] - 1 << 8) + found[0], -1)
+    assert np.count_nonzero(sources >= 0) == int(measured["written"])
+    for run_text in measured["runs"].split():
+        start, count, source = map(int, re.split("[+<]", run_text))
+        expected = source + np.arange(count)
+        np.testing.assert_array_equal(sources[start : start + count], expected)
+        sources[start : start + count] = -1  # past the tensor
+    inside = {
+        place + part: source + part
+        for place, source in written.items()
+        for part in range(box.width)
+    }
+    left = {int(place): int(sources[place]) for place in np.flatnonzero(sources >= 0)}
+    assert left == inside
 
 
 @pytest.mark.parametrize("shape", [(512, 1024), (500, 1016)])

@@ -574,7 +574,7 @@ def count_box(
         if start < context.arrays[index].start or stop > limit:
             return tensors.FAULTS["outside"]
         if site.kind != _LOAD:
-            stop = min(start + written_bytes(rows, tensor), limit)
+            stop = start + written_bytes(rows, limit)
             unit = unit_of(context, start)
             mark_range(context, context.units_written + unit, unit_of(context, stop - 1) - unit + 1)
         total += rows.bytes
@@ -653,10 +653,12 @@ def count_whole_box(context: Context, site: Site, rows: Rows, tensor: Tensor, ad
 
 
 @compiled
-def written_bytes(rows: Rows, tensor: Tensor) -> int:
-    """The bytes of a row that a store writes: with a swizzle, whole pieces (an NVIDIA H200)."""
-    swizzles = tensor.layout >> tensors.LAYOUT_SWIZZLE & 3
-    return rows.bytes + _PIECE - 1 & -_PIECE if swizzles else rows.bytes
+def written_bytes(rows: Rows, limit: int) -> int:
+    """The bytes of a row that a store or a reduction writes, up to the end of an array.
+
+    These are whole pieces, also where the tensor ends within one (`h100-tensor-stores.csv`).
+    """
+    return min(rows.bytes + _PIECE - 1 & -_PIECE, limit - rows.address)
 
 
 # --- Moving ---------------------------------------------------------------------------------------
@@ -697,7 +699,7 @@ def move_box(
 ) -> None:
     """Move a box between global memory and an address of shared memory, which is aligned.
 
-    A store moves what lies inside the tensor alone; `loads` tells the direction.
+    A store moves the pieces that begin inside the tensor alone; `loads` tells the direction.
     """
     memory = warp_base(context, context.segments[GLOBAL], warp)
     reach = CLUSTER if loads else OWN_BLOCK
@@ -710,7 +712,7 @@ def move_box(
     while goes_on:
         start, count = shared + rows.offset, rows.bytes
         if not loads:
-            count = min(written_bytes(rows, tensor), limit - rows.address)
+            count = written_bytes(rows, limit)
         move_row(block, start, memory + rows.address, count, mask, loads)
         if loads and tensor.layout >> tensors.LAYOUT_TF32 & 1:
             round_row(block, mask, start, count)

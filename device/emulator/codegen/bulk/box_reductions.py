@@ -16,9 +16,10 @@ from memlab.device.emulator.codegen.bulk.box_code import (
     next_row,
     swizzle_mask,
     swizzled,
+    written_bytes,
 )
 from memlab.device.emulator.codegen.compiled import Compiled, compiled, set_bits
-from memlab.device.emulator.codegen.lane_code import GLOBAL, warp_base
+from memlab.device.emulator.codegen.lane_code import GLOBAL, find_array, warp_base
 from memlab.device.emulator.codegen.layout import SPACES, Addresses, Context, Site
 from memlab.device.emulator.codegen.records import Pointer, Word, field_pointer, pointer_to, room
 from memlab.device.emulator.isa import table
@@ -68,12 +69,13 @@ def _reduction(operation: str) -> Compiled[Any]:
             tensor = pointer_to(map_of(context, warp, maps[lane]), Tensor)[0]
             pieces, kind = swizzle_mask(tensor), tensor.layout >> tensors.LAYOUT_TYPE & 15
             place, first, end = held[lane] + site.offset, firsts[lane], ends[lane]
+            limit = context.arrays[max(find_array(context, place), 0)].end
             goes_on = begin_rows(rows, tensor, place, first, end, others[lane])
             while goes_on:
                 start, target = sources[lane] + rows.offset, memory + rows.address
                 for number, width, combine in kinds:
                     if kind == number:
-                        for index in range(rows.bytes // width):
+                        for index in range(written_bytes(rows, limit) // width):
                             moved = index * width
                             combine(target + moved, block + swizzled(pieces, start + moved))
                 goes_on = next_row(rows, tensor)
