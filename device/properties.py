@@ -119,6 +119,9 @@ class DeviceProperties(Presentable):
         tensor_flop_per_s: Dense peaks of the tensor cores by input type, `tf32`, `fp16`, `bf16`,
             `fp8`.
         tensor_clock_hz: The clock that `tensor_flop_per_s` assumes.
+        tensor_load_clock_hz: The SM clock while the tensor cores do nothing but products of
+            warpgroups, on random data.
+        tensor_load_settling_s: The time constant with which the clock falls.
         l1_cache_bytes_per_sm: The unified memory that L1 and shared memory divide between them.
         constant_passes_per_clock_per_sm: Addresses that the constant cache serves, of one word.
         l2_bytes_per_clock: Bytes that the whole L2 reads per SM clock.
@@ -267,6 +270,8 @@ class DeviceProperties(Presentable):
     fp64_lanes_per_sm: int | None = None
     tensor_flop_per_s: Mapping[str, float] = field(default_factory=dict)
     tensor_clock_hz: float | None = None
+    tensor_load_clock_hz: float | None = None
+    tensor_load_settling_s: float | None = None
     l1_cache_bytes_per_sm: int | None = None
     l1_bytes_per_clock_per_sm: float | None = None
     shared_bytes_per_clock_per_sm: float | None = None

@@ -28,6 +28,7 @@ from memlab.device.properties import (
 )
 from memlab.device.sm_model.barriers import sites_of
 from memlab.device.sm_model.block_paths import block_paths
+from memlab.device.sm_model.load_clock import busy_share, load_clock
 from memlab.device.sm_model.pipes import (
     ADDRESS_CLOCKS,
     ARRIVAL_CLOCKS,
@@ -99,6 +100,7 @@ _MIXED_SHARE = 1 / 3
 _WHOLE_SECTORS = 3.9  # of a line, in the mean of its requests: all four
 _ROUNDING = 0.1  # of a sector
 _NO_WINDOW = 1e6
+_SAME_CLOCK = 0.005  # a difference of clocks that is left out
 _UNKNOWN_ORDER = "the machine code does not show in which order the warps come there"
 
 
@@ -111,6 +113,7 @@ class LaunchEstimate:
         empty_clocks: The same of a kernel that does nothing.
         steps: The instructions with their counts of issues and waits, in the simulated part.
         simulated_share: The share of the busiest SM's instructions that were simulated.
+        clock_hz: The mean SM clock.
         left_out: What the simulation left out, in words; empty for nothing.
     """
 
@@ -118,6 +121,7 @@ class LaunchEstimate:
     empty_clocks: float
     steps: Steps
     simulated_share: float
+    clock_hz: float
     left_out: str = ""
 
 
@@ -134,7 +138,6 @@ def estimate(
     """
     count = _usable_sms(profile, properties)
     busiest = math.ceil(blocks / count)
-    rates = device_rates(profile, blocks, properties)
     active = blocks / busiest  # SMs, as many as would all be as busy as the busiest
     steps = machine_steps(profile, active, properties)
     slots = min(slots, busiest)
@@ -153,29 +156,60 @@ def estimate(
         slots,
         paths.barriers,
     )
-    per_block = max(sum(lengths[: len(paths.active)]), 1)
-    affordable = max(BUDGET // per_block, slots)
-    if affordable >= busiest:
-        done = _run(with_progress(work, profile), rates)
-        clocks, simulated = done.clocks, busiest
-    else:
-        simulated = min(busiest % slots + (affordable // slots) * slots, busiest)
-        done = _run(replace(work, blocks=simulated), rates)
-        clocks = done.clocks + (busiest - simulated) * _clocks_per_block(
-            done.starts, slots, clocks=done.clocks
-        )
+    affordable = max(BUDGET // max(sum(lengths[: len(paths.active)]), 1), slots)
+    before, load = steps.copy(), load_clock(work, properties)
+    clock = load.loaded_hz
+    done = _run_launch(work, profile, device_rates(profile, blocks, properties, clock), affordable)
+    mean = load.mean_hz(done.clocks * whole * profile.work_ratio / clock, done.tensor_share)
+    if mean > clock * (1 + _SAME_CLOCK):
+        steps[:], clock = before, mean
+        rates = device_rates(profile, blocks, properties, clock)
+        done = _run_launch(work, profile, rates, affordable)
     empty = run(
         Workload(_empty_kernel(), (np.array([[0, 2]]),), (0,), (0,), 1.0, 1, 1),
-        replace(rates, first_block=0.0),
+        replace(device_rates(profile, blocks, properties), first_block=0.0),
     )
-    clocks *= whole * profile.work_ratio
     left_out = ""
     if done.stuck or profile.barriers.are_too_many:
         reason = "too many to record" if profile.barriers.are_too_many else _UNKNOWN_ORDER
         left_out = f"waits at mbarriers and named barriers ({reason})"
     return LaunchEstimate(
-        clocks, empty.clocks, steps, simulated / busiest / (whole * profile.work_ratio), left_out
+        done.clocks * whole * profile.work_ratio,
+        empty.clocks,
+        steps,
+        done.blocks / busiest / (whole * profile.work_ratio),
+        clock,
+        left_out,
     )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A simulated launch.
+
+    Attributes:
+        clocks: Those of all blocks of the busiest SM.
+        blocks: The blocks that were simulated.
+        tensor_share: The share of their time in which the tensor cores multiply.
+        stuck: As of `Simulated`.
+    """
+
+    clocks: float
+    blocks: int
+    tensor_share: float
+    stuck: bool
+
+
+def _run_launch(work: Workload, profile: LaunchProfile, rates: Rates, affordable: int) -> _Run:
+    """Simulate all blocks of the busiest SM, or those that are affordable, for all of them."""
+    blocks, slots = work.blocks, work.slots
+    if affordable >= blocks:
+        done = _run(with_progress(work, profile), rates)
+        return _Run(done.clocks, blocks, busy_share(work, done.clocks), done.stuck)
+    simulated = min(blocks % slots + (affordable // slots) * slots, blocks)
+    done = _run(replace(work, blocks=simulated), rates)
+    later = (blocks - simulated) * _clocks_per_block(done.starts, slots, clocks=done.clocks)
+    return _Run(done.clocks + later, simulated, busy_share(work, done.clocks), done.stuck)
 
 
 def with_progress(work: Workload, profile: LaunchProfile) -> Workload:
@@ -231,9 +265,25 @@ def _clocks_per_block(starts: Floats, slots: int, clocks: float) -> float:
     return clocks / len(starts)
 
 
-def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperties) -> Rates:
-    """The rates of one SM with its share of the device."""
+def device_rates(
+    profile: LaunchProfile,
+    blocks: int,
+    properties: DeviceProperties,
+    launch_clock_hz: float | None = None,
+) -> Rates:
+    """The rates of one SM with its share of the device.
+
+    The L2 and DRAM have clocks of their own, so that they are faster in clocks of an SM whose own
+    is lower.
+
+    Args:
+        profile: What the launch executes.
+        blocks: Blocks of the grid.
+        properties: The device, with figures in clocks at `clock_hz(properties)`.
+        launch_clock_hz: The SM clock of the launch; None for that one.
+    """
     count, clock = _usable_sms(profile, properties), clock_hz(properties) or 1.0
+    slower = (launch_clock_hz or clock) / clock
     active = blocks / math.ceil(blocks / count)
     threads = len(profile.active) * _LANES_MOST
     start = figure_at(properties.block_start_clocks_by_threads, threads) or (
@@ -241,9 +291,10 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
     )
     port = properties.l2_port_bytes_per_clock_per_sm or _PORT_BYTES_PER_CLOCK
     store_port = properties.l2_port_write_bytes_per_clock_per_sm or port
-    l2 = properties.l2_bytes_per_clock or math.inf
-    written = properties.l2_write_bytes_per_clock or l2
-    peak = (peak_bandwidth_bytes_per_s(properties) or math.inf) / clock
+    l2 = (properties.l2_bytes_per_clock or math.inf) / slower
+    written = properties.l2_write_bytes_per_clock
+    written = written / slower if written else l2
+    peak = (peak_bandwidth_bytes_per_s(properties) or math.inf) / clock / slower
     dram = peak * dram_fraction(profile.dram_written_share, profile.dram_sector_bytes, properties)
     barriers = sorted(
         (float(warps), clocks)
@@ -254,7 +305,11 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
         (few, first), (many, last) = barriers[0], barriers[-1]
         arrival = (last - first) / (many - few)
         opening = first - few * arrival
-    l2_latencies, dram_latencies = l2_latency_table(properties), dram_latency_table(properties)
+    l1 = properties.l1_latency_clocks or 0.0
+    l2_latencies, dram_latencies = (
+        np.where(table > l1, l1 + (table - l1) * slower, table)
+        for table in (l2_latency_table(properties), dram_latency_table(properties))
+    )
     served = max(profile.served_reads, _LEAST_SERVED_READS)
     cluster_clocks = figure_at(_CLUSTER_BARRIER_CLOCKS, profile.cluster_blocks) or opening
     return Rates(
@@ -267,15 +322,16 @@ def device_rates(profile: LaunchProfile, blocks: int, properties: DeviceProperti
         barrier_latency=opening,
         read_sector_clocks=SECTOR_BYTES * active / l2 * served,
         write_sector_clocks=SECTOR_BYTES * active / written,
-        hit_sector_clocks=SECTOR_BYTES * active * hit_share(properties),
+        hit_sector_clocks=SECTOR_BYTES * active * hit_share(properties) * slower,
         fill_byte_clocks=active / written,
         port_sector_clocks=SECTOR_BYTES / port,
         store_port_sector_clocks=SECTOR_BYTES / store_port,
         dram_byte_clocks=active / dram,
         dram_peak_byte_clocks=active / peak,
-        dram_queue_clocks=properties.dram_queue_clocks or 0.0,
+        dram_queue_clocks=(properties.dram_queue_clocks or 0.0) * slower,
         dram_turnaround_clocks=min(profile.dram_written_share / _MIXED_SHARE, 1.0)
-        * (properties.dram_turnaround_clocks or 0.0),
+        * (properties.dram_turnaround_clocks or 0.0)
+        * slower,
         dram_window=max(float(dram_latencies.mean()), 1.0),
         dram_sector_bytes=profile.dram_sector_bytes,
         backlog=float(l2_latencies.mean()),
@@ -614,9 +670,8 @@ def model_time(
         The time, and the instructions with the simulation's counts of issues and stalls.
     """
     found = estimate(profile, work.blocks, occupancy.blocks_per_sm, properties)
-    clock = launch_clock_hz(found.steps, properties)
     shortest = properties.shortest_kernel_s or 0.0
-    seconds = shortest + max(found.clocks - found.empty_clocks, 0.0) / clock
+    seconds = shortest + max(found.clocks - found.empty_clocks, 0.0) / found.clock_hz
     kinds = found.steps["kind"][found.steps["issued"] > 0]
     if np.isin(kinds, (Kind.STORE, Kind.ATOMIC, Kind.COPY_OUT)).any():
         seconds += properties.store_completion_s or 0.0
@@ -624,10 +679,3 @@ def model_time(
     bounds = {name: min(bound, seconds) for name, bound in by_counters.bounds_s.items()}
     time = Time(median_s=seconds, provenance="modelled", bounds_s=bounds, left_out=found.left_out)
     return time, found.steps
-
-
-def launch_clock_hz(steps: Steps, properties: DeviceProperties) -> float:
-    """The SM clock: that of tensor cores under load, where they take part."""
-    tensor = steps["issued"][steps["unit"] == int(Unit.TENSOR)].sum()
-    clock = clock_hz(properties) or 1.0
-    return min(properties.tensor_clock_hz or clock, clock) if tensor else clock

@@ -110,6 +110,7 @@ def test_every_device_can_be_emulated(name):
         "fp64_lanes_per_sm",
         "constant_latency_clocks",
         "l2_write_bytes_per_clock",  # taken to be what it gives
+        "tensor_load_settling_s",  # of the clock under a load that is not known either
         *CALIBRATED_FIGURES,
     }
     assert unknown <= optional
