@@ -301,6 +301,7 @@ def emulate(
     if block is None:  # the blocks that do not run now have left what this one waits for
         block = representative_block.record_block(execution)
     block = representative_block.find_representative(execution, block, sectors, counted)
+    extremes = representative_block.extreme_warps(execution)
     copies = async_copies.observe_copies(execution, block.stream.origin)
     written = copies.with_wavefronts(tally)
     counters = totals.total_counters(program, written, own_loads)
@@ -359,6 +360,8 @@ def emulate(
             counters,
             contention,
             copies.fetches_per_sector,
+            execution.work.of_whole_grid(),
+            extremes,
         )
     counters = _with_launch_reads(counters, launch, compiled, properties)
     work = time_model.LaunchWork(

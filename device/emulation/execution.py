@@ -32,6 +32,7 @@ from memlab.device.emulator.machine.memory import GlobalMemory, KernelFault, wri
 from memlab.device.emulator.machine.observer import Observer
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.machine.threads import Grid
+from memlab.device.emulator.machine.warp_work import WarpWork
 from memlab.device.emulator.models.address_streams import NEIGHBORHOOD_BLOCKS
 from memlab.device.emulator.program.program import (
     GRID_WORKSPACE,
@@ -91,6 +92,7 @@ class Execution:
         inputs: The initial values of input arrays, by name.
         program: The program, with the launch's `__constant__` variables filled in.
         grid: The grid, the block, dynamic shared memory and the kernel's arguments.
+        work: What the warps of the blocks that ran have executed, but for those observed.
         runs_in_lockstep: Whether the blocks of a chunk run at once, since they may affect each
             other (`block_parts`).
     """
@@ -146,6 +148,7 @@ class Execution:
             addresses.get(GRID_WORKSPACE.name, 0),
             launch.cluster,
         )
+        self.work = WarpWork(self.grid)
         self._workspace = Workspace()
         self.runs_in_lockstep = not can_run_in_parts(self.program)
         self._done: list[NDArray[np.int64]] = []  # chunks that ran in parts since the last reset
@@ -505,7 +508,7 @@ class Execution:
         """The chunk that has used a workspace last, with other blocks, or a new one."""
         chunk = self._chunks.get(workspace)
         if chunk is None or not chunk.restart(blocks, writers, deadline):
-            chunk = self._chunk(blocks, workspace, writers, deadline)
+            chunk = self._chunk(blocks, workspace, writers, deadline, work=self.work)
             self._chunks[workspace] = chunk
         return chunk
 
@@ -518,6 +521,7 @@ class Execution:
         observers: Sequence[Observer] = (),
         program: Program | None = None,
         cuts: Collection[int] = (),
+        work: WarpWork | None = None,
     ) -> Chunk:
         return Chunk(
             program or self.program,
@@ -530,6 +534,7 @@ class Execution:
             cuts=cuts,
             source=self.source,
             deadline=deadline,
+            work=work,
         )
 
     def out_of_time(self, error: EmulationTimeoutError, blocks: int) -> EmulationTimeoutError:

@@ -23,7 +23,7 @@ from memlab.device.machine_code.ptx_profile import ptx_profile
 from memlab.device.measurement import Counters
 from memlab.device.properties import SECTOR_BYTES
 from memlab.device.sm_model.paths import Flow
-from memlab.device.sm_model.profile import Access, LaunchProfile
+from memlab.device.sm_model.profile import Access, LaunchProfile, UnequalWork
 
 _ACCESSES = frozenset(
     (
@@ -53,6 +53,8 @@ def machine_profile(
     counters: Counters,
     contention: Mapping[int, AtomicContention],
     fetches_per_sector: Mapping[int, float],
+    warp_work: NDArray[np.int64] | None,
+    extremes: tuple[WarpExecutions, WarpExecutions] | None,
 ) -> LaunchProfile | None:
     """Describe a launch to the model of an SM.
 
@@ -68,6 +70,8 @@ def machine_profile(
         counters: The counters of the whole grid.
         contention: Where atomics meet, for each of them, by its position in the PTX.
         fetches_per_sector: How often loads fetch a sector from the L2; once if not given.
+        warp_work: What each warp executed, as of `UnequalWork`; None if that is not known.
+        extremes: The executions of the warps that executed least and most; None if not known.
 
     Returns:
         The description; None if the control bits of the architecture are not known, or the counts
@@ -106,11 +110,26 @@ def machine_profile(
         barriers=block.barriers,
         served_reads=counters.l2_read_sectors / asked if asked else 1.0,
         cluster_blocks=cluster_blocks,
+        unequal=_unequal_work(graph, program, warp_work, extremes),
         work_ratio=_work_ratio(block, active_share, tally, blocks),
         dram_sector_bytes=counters.dram_read_bytes / missed if missed else SECTOR_BYTES,
         dram_written_sector_bytes=counters.dram_write_bytes / stored if stored else 0.0,
         dram_written_share=counters.dram_write_bytes / moved if moved else 0.0,
     )
+
+
+def _unequal_work(
+    graph: FlowGraph,
+    program: Program,
+    warp_work: NDArray[np.int64] | None,
+    extremes: tuple[WarpExecutions, WarpExecutions] | None,
+) -> UnequalWork | None:
+    if warp_work is None or extremes is None:
+        return None
+    least, most = (
+        _flow(graph, program, of.lanes[0].tolist(), of.warps[0].tolist()) for of in extremes
+    )
+    return None if least is None or most is None else UnequalWork(warp_work, least, most)
 
 
 def _flow(

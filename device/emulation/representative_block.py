@@ -42,6 +42,7 @@ from memlab.device.emulator.machine.execution_trace import (
     WarpPath,
 )
 from memlab.device.emulator.machine.threads import BlockBox
+from memlab.device.emulator.machine.warp_work import is_unequal
 from memlab.device.emulator.models import address_streams
 from memlab.device.emulator.models.address_streams import AccessStream, IntArray
 from memlab.device.emulator.models.atomic_contention import AtomicContention, atomic_contention
@@ -303,6 +304,43 @@ def _with_idle_path(
     trace = ExecutionTrace()
     execution.observe(first_of_clusters(execution, np.array([block])), trace)
     return replace(recorded, idle_path=trace.path(), idle_executions=trace.executions())
+
+
+def extreme_warps(execution: Execution) -> tuple[WarpExecutions, WarpExecutions] | None:
+    """How often the warps that executed least and most executed each instruction.
+
+    Args:
+        execution: The launch, which has been counted. Its memory may be reset.
+
+    Returns:
+        The executions of each of these two. None if the work of the warps is not known or about
+        equal, if the time was up, or if one executes less alone, since it works on what other
+        blocks left.
+    """
+    work = execution.work.of_whole_grid()
+    if work is None or execution.program.waits_for_grid or not is_unequal(work):
+        return None
+    least = _warp_alone(execution, work, int(work.argmin()))
+    most = _warp_alone(execution, work, int(work.argmax()))
+    return None if least is None or most is None else (least, most)
+
+
+def _warp_alone(execution: Execution, work: IntArray, number: int) -> WarpExecutions | None:
+    """Execute the block of a warp again, and note what this warp does."""
+    place, warp = divmod(number, work.shape[1])
+    z, y, x = np.unravel_index(place, execution.launch.grid[::-1])
+    trace = ExecutionTrace()
+    execution.reset()
+    try:
+        execution.observe(first_of_clusters(execution, np.array([[x, y, z]])), trace)
+    except EmulationTimeoutError:
+        return None
+    finally:
+        execution.reset()
+    found, chosen = trace.executions(), slice(warp, warp + 1)
+    if found.warps[warp].sum() < work.flat[number]:
+        return None
+    return WarpExecutions(found.warps[chosen], found.lanes[chosen])
 
 
 def _weighted_median_index(sectors: IntArray | Floats, blocks: IntArray | Floats) -> int:

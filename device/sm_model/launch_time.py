@@ -26,6 +26,7 @@ from memlab.device.properties import (
     figure_at,
     peak_bandwidth_bytes_per_s,
 )
+from memlab.device.sm_model import unequal_work
 from memlab.device.sm_model.barriers import sites_of
 from memlab.device.sm_model.block_paths import block_paths
 from memlab.device.sm_model.load_clock import busy_share, load_clock
@@ -155,11 +156,13 @@ def estimate(
         busiest,
         slots,
         paths.barriers,
+        turn=int(profile.unequal is not None and not paths.barriers.operations),
     )
     affordable = max(BUDGET // max(sum(lengths[: len(paths.active)]), 1), slots)
     before, load = steps.copy(), load_clock(work, properties)
     clock = load.loaded_hz
-    done = _run_launch(work, profile, device_rates(profile, blocks, properties, clock), affordable)
+    rates = device_rates(profile, blocks, properties, clock)
+    done = _run_launch(work, profile, rates, affordable)
     mean = load.mean_hz(done.clocks * whole * profile.work_ratio / clock, done.tensor_share)
     if mean > clock * (1 + _SAME_CLOCK):
         steps[:], clock = before, mean
@@ -169,12 +172,18 @@ def estimate(
         Workload(_empty_kernel(), (np.array([[0, 2]]),), (0,), (0,), 1.0, 1, 1),
         replace(device_rates(profile, blocks, properties), first_block=0.0),
     )
+    clocks = done.clocks * whole
+    if profile.unequal is None:
+        clocks *= profile.work_ratio
+    else:
+        unused = replace(work, steps=before)
+        clocks = unequal_work.launch_clocks(profile, profile.unequal, unused, count, clocks, rates)
     left_out = ""
     if done.stuck or profile.barriers.are_too_many:
         reason = "too many to record" if profile.barriers.are_too_many else _UNKNOWN_ORDER
         left_out = f"waits at mbarriers and named barriers ({reason})"
     return LaunchEstimate(
-        done.clocks * whole * profile.work_ratio,
+        clocks,
         empty.clocks,
         steps,
         done.blocks / busiest / (whole * profile.work_ratio),

@@ -123,20 +123,28 @@ class _Walk:
         visit = self.visits[block] = self.visits.get(block, 0) + 1
         total = max(self.executions[block], _ROUNDING)
         meets = self.meeting[block]
+        counts = [count * visit / total for _, count in ways]
         due = [
             number
-            for number in range(len(ways) - 1, -1, -1)
-            if int(ways[number][1] * visit / total + _ROUNDING) > taken[number]
+            for number in range(len(ways) - 1, 0, -1)
+            if int(counts[number] + _ROUNDING) > taken[number]
         ]
+        # A loop goes on until its last visit, when it is left, whatever remains of its trips.
+        is_loop, is_last = 0 <= ways[0][0] <= block, visit + 1 > total + _ROUNDING
+        is_due = int(counts[0] + _ROUNDING) > taken[0]
+        if is_due or (is_loop and not is_last and counts[0] - _ROUNDING > taken[0]):
+            due.append(0)
+        if not due:
+            due = [1] if is_loop and is_last and len(ways) > 1 else [0]
         arms = [number for number, (place, _) in enumerate(ways) if place not in (meets, LEAVE)]
         past = [number for number in range(len(ways)) if number not in arms]
         if len(arms) == 1 and past:  # the arm, or past it
             leads_on = self._is_open(block, ways[arms[0]][0])
             if leads_on != self._is_open(block, ways[past[0]][0]):
                 due = arms if leads_on else past
-        for number in due or [0]:
+        for number in due:
             taken[number] += 1
-        found = [ways[number][0] for number in due or [0]]
+        found = [ways[number][0] for number in due]
         # Lanes that end leave the others to go on.
         found = [place for place in found if place != LEAVE] or found[:1]
         return sorted(found, key=lambda place: not self._is_open(block, place))

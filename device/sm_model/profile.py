@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from memlab.device.emulator.machine.barrier_log import BarrierOperations
 from memlab.device.machine_code.instructions import MachineCode
 from memlab.device.sm_model.paths import Flow
@@ -56,6 +59,22 @@ class Access:
 
 
 @dataclass(frozen=True)
+class UnequalWork:
+    """The work of the warps of a launch.
+
+    Attributes:
+        executed: The instructions that each warp of the grid executed, in any unit, shape (blocks,
+            warps), in the order of launch.
+        least: What the warp that executed least did.
+        most: The same of the one that executed most.
+    """
+
+    executed: NDArray[np.int64]
+    least: Flow
+    most: Flow
+
+
+@dataclass(frozen=True)
 class LaunchProfile:
     """The machine code of a launch, and what its warps do.
 
@@ -74,6 +93,7 @@ class LaunchProfile:
         served_reads: The share of the sectors that the L1s read which the L2 serves one by one; its
             request coalescer merges the others with these.
         cluster_blocks: Blocks of a cluster; 1 where blocks form none.
+        unequal: The work of each warp; None if that is not known, or all did about as much.
     """
 
     code: MachineCode
@@ -89,3 +109,4 @@ class LaunchProfile:
     barriers: BarrierOperations = field(default_factory=BarrierOperations)
     served_reads: float = 1.0
     cluster_blocks: int = 1
+    unequal: UnequalWork | None = None

@@ -209,6 +209,7 @@ class Machine(Record):
     ranges: Pointer[int]  # pairs: the first instruction and the one behind the last
     paths: Pointer[int]  # where the ranges of a path begin; one more item than paths
     path_of: Pointer[int]  # the path of each warp: of an active block, then of an idle one
+    turn: int  # by how many warps the paths of a block lie behind those of the one before
     warps_per_block: int
     slots: int  # resident blocks
     blocks: int  # blocks to execute

@@ -141,6 +141,7 @@ class Workload:
         blocks: Blocks that the SM executes.
         slots: Blocks that it holds at once.
         barriers: What the warps do to barriers in shared memory.
+        turn: By how many warps the paths of a block lie behind those of the block before.
         missed_curves: By `Step.curve` and part of the launch: the factor of `Step.missed`.
         dram_curves: The same of `Step.dram`.
     """
@@ -153,6 +154,7 @@ class Workload:
     blocks: int
     slots: int
     barriers: BarrierWork = field(default_factory=BarrierWork)
+    turn: int = 0
     missed_curves: Floats = field(default_factory=lambda: np.ones((1, 1)))
     dram_curves: Floats = field(default_factory=lambda: np.ones((1, 1)))
 
@@ -228,7 +230,7 @@ def run(work: Workload, rates: Rates) -> Simulated:
         slots,
         work.blocks,
     )
-    machine["active_share"] = work.active_share
+    machine["active_share"], machine["turn"] = work.active_share, work.turn
     machine["active_due"] = 1 - work.active_share  # the first one is: some SM has it
     machine["dispatch_free"], machine["code_lines"] = rates.first_block, lines
     machine["random"] = 1

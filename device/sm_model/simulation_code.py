@@ -178,7 +178,8 @@ def _start_block(m: Machine, slot: int, clock: float) -> None:
         state.phases, state.latest = 0, 0.0
     for member in range(m.warps_per_block):
         index = slot * m.warps_per_block + member
-        warp, path = m.warps[index], m.path_of[idle + member]
+        origin = (member + number * m.turn) % m.warps_per_block
+        warp, path = m.warps[index], m.path_of[idle + origin]
         warp.loads = 0
         warp.slot, warp.stored, warp.copied, warp.committed = slot, 0.0, 0.0, 0
         for board in range(SCOREBOARDS):

@@ -319,6 +319,7 @@ class Context(Record):
     work_left: int  # warps times stretches until control returns to Python
     lanes_change: Pointer[int]  # per instruction and the end: lanes more than before it
     warps_change: Pointer[int]
+    warp_work: Pointer[int]  # per warp: instructions that it has executed, but for control
     # --- The path of the first block's warps: ranges of instructions that they executed
     path: Pointer[Range]  # null where none is recorded
     path_count: int

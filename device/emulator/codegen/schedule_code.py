@@ -329,9 +329,11 @@ def _extend_path(context: Context, start: int, stop: int) -> None:
 def execute(context: Context, slot: Slot, mask: Pointer[Word]) -> int:
     """Call the stretch of a slot for each warp with lanes; gives its faults."""
     code, number, faults = slot.code, slot.number, 0
+    work, executed = context.warp_work, slot.stop - slot.start
     for warp in range(context.warps):
         word = mask[warp]
         if word:
+            work[warp] += executed
             frame = context.frames + warp * context.frame_bytes
             faults |= call_address(STRETCH_TYPE, code, context, frame, word, warp, number)
     return faults

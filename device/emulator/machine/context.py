@@ -78,6 +78,7 @@ class ChunkContext:
         lanes_off: By instruction, the lanes that its guard switched off.
         lanes_change: By instruction, how many lanes more execute it than the one before.
         warps_change: The same of warps.
+        warp_work: The instructions that each warp has executed since it began, but for control.
         mask: The lanes of the running group.
         live: The lanes that have not exited.
         taken: Lanes whose guard holds at the current branch.
@@ -107,6 +108,7 @@ class ChunkContext:
         self.lanes_off = self.point("lanes_off", np.zeros(steps, np.int64))
         self.lanes_change = self.point("lanes_change", np.zeros(steps + 1, np.int64))
         self.warps_change = self.point("warps_change", np.zeros(steps + 1, np.int64))
+        self.warp_work = self.point("warp_work", np.zeros(warps, np.int64))
         self.remote = np.zeros((2, steps), np.int64)
         self.receivers = self.point("receivers", np.zeros(steps, np.int64))
         for name, counts in zip(("remote_requests", "remote_sectors"), self.remote, strict=True):
@@ -161,6 +163,7 @@ class ChunkContext:
         self._peers[: peers.size] = peers.reshape(-1)
         self.mask[:warps] = self.live[:warps] = self._alive[:warps]
         self.mask[warps:] = 0
+        self.warp_work[:] = 0
         self.arrays["loaded"] = self.arrays["stored"] = 0
         self["slot"], self["limit"], self["clock"] = 0, -1, 0
         self["warps_running"] = warps

@@ -46,6 +46,7 @@ from memlab.device.emulator.machine.spin_waits import SpinWaitDetector
 from memlab.device.emulator.machine.tally import Tally, tally_of
 from memlab.device.emulator.machine.threads import Grid, Threads, cluster_peers, cluster_ranks
 from memlab.device.emulator.machine.warp_synchronization import WarpSynchronization
+from memlab.device.emulator.machine.warp_work import WarpWork
 from memlab.device.emulator.program.call_stack import STACK_LIMIT_BYTES
 from memlab.device.emulator.program.lowering import source_excerpt
 from memlab.device.emulator.program.program import GRID_WORKSPACE, DecodedInstruction, Program
@@ -100,6 +101,7 @@ class Chunk:
         cuts: Collection[int] = (),
         source: Sequence[str] = (),
         deadline: Deadline | None = None,
+        work: WarpWork | None = None,
     ) -> None:
         """Prepare blocks for running.
 
@@ -116,11 +118,12 @@ class Chunk:
             cuts: Instructions that are stretches of their own, besides those that are watched.
             source: The CUDA source's lines, for messages.
             deadline: When to stop.
+            work: Is told what each warp has executed; None for nothing.
 
         Raises:
             PtxError: The operands of an instruction do not suit its opcode.
         """
-        self._deadline, self._observers = deadline, tuple(observers)
+        self._deadline, self._observers, self._work = deadline, tuple(observers), work
         self._policy = policy_of(observers)
         self._followers = [observer for observer in observers if observer.observes_flow]
         self.program, self._memory, self._workspace = program, global_memory, workspace
@@ -229,6 +232,8 @@ class Chunk:
             for use in ("loaded", "stored"):
                 self._memory.arrays[use] |= self.context.arrays[use]
         self._workspace.chunk = ref(self)
+        if self._work is not None:
+            self._work.note(self.threads.blocks, self.context.warp_work)
 
     @property
     def has_conflict(self) -> bool:

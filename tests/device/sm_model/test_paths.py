@@ -36,6 +36,19 @@ def test_both_arms_run_where_lanes_part() -> None:
     assert executions(warp_path(flow, LONGEST), flow) == [1, 1, 1, 1]
 
 
+def test_a_loop_that_lanes_leave_by_turns_has_all_its_trips() -> None:
+    # Lanes leave the loop in two groups, of which the mean warp has one and a half.
+    edges = {(0, 1): 1, (1, 1): 237, (1, 2): 1.5, (2, LEAVE): 1}
+    flow = Flow([(0, 1), (1, 2), (2, 3)], [1, 238, 1], edges, {})
+
+    assert executions(warp_path(flow, LONGEST), flow) == [1, 238, 1]
+
+    for back, out in ((2.25, 1), (2.9, 1.6)):
+        flow = Flow([(0, 1), (1, 2), (2, 3)], [1, 3, 1], {**edges, (1, 1): back, (1, 2): out}, {})
+
+        assert executions(warp_path(flow, LONGEST), flow) == [1, 3, 1]
+
+
 def test_a_function_returns_to_its_caller() -> None:
     blocks = [(0, 1), (1, 2), (2, 3)]
     flow = Flow(blocks, [1, 1, 1], {(0, 1): 1, (1, LEAVE): 1, (2, LEAVE): 1}, {0: 2})

@@ -314,6 +314,15 @@ def test_the_start_of_blocks_limits_short_ones() -> None:
     assert done.clocks == 49 * 157 + 2
 
 
+@pytest.mark.parametrize(("turn", "clocks"), [(0, 400), (1, 100)])
+def test_long_paths_take_turns_among_the_sub_cores(turn: int, clocks: int) -> None:
+    long, short = np.array([[0, 100]]), np.array([[0, 1]])
+    members = (0, 1, 1, 1)
+    work = Workload(empty_steps(100), (long, short), members, members, 1.0, 4, 4, turn=turn)
+
+    assert run(work, Rates()).clocks == pytest.approx(clocks, abs=5)
+
+
 def test_idle_blocks_are_spread_over_the_launch() -> None:
     steps = empty_steps(100)
     work = Workload(steps, (np.array([[0, 100]]), np.array([[0, 1]])), (0,), (1,), 0.25, 40, 1)
