@@ -29,6 +29,7 @@ TIMED = (
     "cluster_times",
     "cluster_messages",
     "cluster_bandwidth",
+    "row_stores",
 )
 """Programs that print their table."""
 

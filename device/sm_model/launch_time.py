@@ -68,6 +68,11 @@ _BEFORE_L1_CLOCKS = 1.0 + ADDRESS_CLOCKS
 _L2_ACCESS_SECTORS = 2.0
 """A slice of the L2 serves a line per clock, and 64 bytes of it (NVIDIA A100 whitepaper: 5,120
 bytes a clock from 80 slices)."""
+_LONE_STORE_SECTORS = {"4": 1.02, "8": 1.37}
+"""What a whole sector counts that a request stores without its neighbours in the line, by the lines
+of the request: 4096 sectors of each SM, 32 times, in pieces of 32 bytes to rows 16 KiB apart, over
+the time of whole lines (tests/data/h200-row-stores.csv). Of parts of sectors nothing was measured:
+they are taken to be like reads."""
 _LEAST_SERVED_READS = 8.95 / 13.6
 """Lines that each SM reads alone come at 8.95 TB/s, and those that all read at the same time, of
 which one read of the L2 serves several, at 13.6 TB/s (`memlab peaks` on an H200)."""
@@ -535,6 +540,10 @@ def _set_levels(step: Steps, access: Access, width: int) -> None:
     step["lines"], step["sectors"] = max(access.lines, 1e-3), access.sectors
     is_filled = width - _ROUNDING <= access.sectors <= width + 1 + _ROUNDING
     step["whole"] = is_filled or access.sectors >= _WHOLE_SECTORS * access.lines > 0
+    is_store = step["kind"] == int(Kind.STORE)
+    is_stored_whole = is_store and access.lines > 0 and width >= access.sectors - _ROUNDING
+    lone = figure_at(_LONE_STORE_SECTORS, access.lines) if is_stored_whole else None
+    step["least_written"] = lone or _L2_ACCESS_SECTORS
     step["missed"], step["dram"] = access.missed, access.dram
     step["joined"], step["joined_dram"] = access.joined, access.joined_dram
     step["l2_joined_dram"] = access.l2_joined_dram

@@ -119,6 +119,7 @@ class Step(Record):
     joined: float  # share of the lines in the L1 that are on their way to it
     joined_dram: float  # share of these that come from DRAM
     l2_joined_dram: float  # share of the lines in the L2 that are on their way from DRAM
+    least_written: float  # sectors that the L2 takes the time of, for each line that it writes
     written: float  # bytes that DRAM writes sooner or later for each sector
     serial: float  # clocks that the L2 is busy with an atomic's operations on one address
     remote: float  # share of its requests that go to shared memory of another block

@@ -633,7 +633,7 @@ def _write(m: Machine, step: Step, begin: float) -> float:
     """Pass sectors that are written through the SM's port and to the L2; return when."""
     start = _later(begin, m.store_port_free)
     m.store_port_free = start + step.sectors * m.store_port_sector_clocks
-    written = _later(step.sectors, step.lines * m.least_sectors)
+    written = _later(step.sectors, step.lines * step.least_written)
     m.write_free = _later(start, m.write_free) + written * m.write_sector_clocks
     end = _later(m.store_port_free, m.write_free)
     _hold_up_l1(m, step, end)

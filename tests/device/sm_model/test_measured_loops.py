@@ -15,7 +15,7 @@ import pytest
 from memlab.device.datasheets import loader
 from memlab.device.machine_code.instructions import Control, MachineCode, MachineInstruction
 from memlab.device.sm_model.launch_time import device_rates, machine_steps
-from memlab.device.sm_model.profile import LaunchProfile
+from memlab.device.sm_model.profile import Access, LaunchProfile
 from memlab.device.sm_model.records import Kind, Unit
 from memlab.device.sm_model.simulation import Rates, Steps, Workload, empty_steps, run
 
@@ -186,6 +186,41 @@ def test_a_block_makes_room_when_its_stores_have_left_the_sm() -> None:
         added = turnaround_clocks(stores, threads // 32) - turnaround_clocks(0, threads // 32)
         expected = clocks[stores, threads] - clocks[0, threads]
         assert added == pytest.approx(expected, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("piece_bytes", "opcode", "lines", "sectors"),
+    [
+        (32, "STG.E.64", 8, 8),
+        (32, "STG.E", 4, 4),
+        (64, "STG.E.64", 4, 8),
+        (128, "STG.E.128", 4, 16),
+    ],
+)
+@pytest.mark.parametrize("sms", [1, SMS])
+def test_stores_of_pieces_of_rows_take_the_measured_time(
+    piece_bytes: int, opcode: str, lines: int, sectors: int, sms: int
+) -> None:
+    word_bytes = sectors  # 32 lanes fill as many sectors of 32 bytes
+    (measured,) = {
+        float(row["issue_clocks"])
+        for row in rows_of("h200-row-stores.csv")
+        if (int(row["sms"]), int(row["piece_bytes"])) == (sms, piece_bytes)
+        and (int(row["word_bytes"]), row["passes"], row["repeat"]) == (word_bytes, "32", "2")
+    }
+    store = MachineInstruction(
+        0, "", opcode, ("[R2.64]", "R4"), None, 0, Control(2, False, None, None, 0, 0)
+    )
+    access = Access(lines, lines, sectors, missed=1.0)
+    code = MachineCode("k", (9, 0), (store,))
+    profile = LaunchProfile(code, (), (0,) * 8, (0,), 1.0, {0: access}, 32.0, 0.0, 0.0)
+    steps = machine_steps(profile, sms, H200)
+
+    # 8 warps write 128 rows of 1024 bytes, 32 times.
+    trips = 32 * 128 * 1024 // 32 // sectors // 8
+    clocks = clocks_of(steps, trips, 8, device_rates(profile, sms, H200))
+
+    assert clocks == pytest.approx(measured, rel=0.1)
 
 
 def test_kernels_that_store_end_later() -> None:
