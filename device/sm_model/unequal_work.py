@@ -31,6 +31,9 @@ _LEAST_CLOCKS = 1.0  # of a warp
 _WARPS_ALONE = 4  # whose time alone is averaged
 _BUDGET = 500_000  # instructions of these, and of those that share a sub-core
 _ROUNDS = 4  # of approaching what an SM does at once
+_SCHEDULES = 8  # of which the mean is taken
+_SPREAD = 0.4  # of the intervals between their blocks
+_MOST_SCHEDULED = 1 << 18  # warps of all schedules together
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,14 @@ class Place:
         slots: Blocks that one holds at once.
         sub_core: Warps of a sub-core that run as fast as alone; more of them share that.
         together: The same of an SM.
+        interval: Clocks from the start of a block to that of the next one, on whichever SM.
     """
 
     sms: int
     slots: int
     sub_core: float
     together: float
+    interval: float = 0.0
 
 
 def launch_clocks(
@@ -82,11 +87,29 @@ def launch_clocks(
     bounds = [unequal.executed.min(), unequal.executed.max()]
     executed = np.interp(unequal.executed, bounds, [least, most])
     rest = max(clocks - start, 1.0)
-    place = Place(1, work.slots, max(resident * alone / shared, 1.0), equal.sum() / rest)
+    place = Place(
+        1,
+        work.slots,
+        max(resident * alone / shared, 1.0),
+        equal.sum() / rest,
+        rates.block_interval,
+    )
     for _ in range(_ROUNDS):  # blocks whose last warps run alone hide what an SM could do
         busy = makespan(equal, place)
         place = replace(place, together=max(place.together * busy / rest, 1.0))
-    return start + rest * makespan(executed, replace(place, sms=sms)) / makespan(equal, place)
+    device = replace(place, sms=sms, interval=place.interval / sms)
+    return start + rest * mean_makespan(executed, device) / makespan(equal, place)
+
+
+def mean_makespan(work: Floats, place: Place) -> float:
+    """That of blocks that start a little earlier or later: the last one to end is so by chance."""
+    count = min(max(_MOST_SCHEDULED // work.size, 1), _SCHEDULES)
+    factors = 1 + _SPREAD * (np.arange(count) - (count - 1) / 2) / _SCHEDULES
+    return float(
+        np.mean(
+            [makespan(work, replace(place, interval=place.interval * factor)) for factor in factors]
+        )
+    )
 
 
 def _instructions(work: Workload, lengths: Floats) -> Floats:
@@ -136,9 +159,12 @@ class Schedule(Record):
     blocks: int
     sub_core: float  # warps that run as fast as alone
     together: float
+    interval: float  # clocks between starts of blocks
+    full_rate: float  # the speed of the warps of a full SM, relative to that of one alone
     work: Pointer[float]  # clocks that each warp takes alone, by block and warp
     started: int
     clock: float
+    dispatch_free: float  # when the next block may start
     # --- By SM
     active: Pointer[int]  # warps that have not ended
     seen: Pointer[float]  # the clock of the last change
@@ -154,6 +180,11 @@ class Schedule(Record):
 @compiled(inline=True)
 def _sooner(one: float, other: float) -> float:
     return one if one < other else other
+
+
+@compiled(inline=True)
+def _later(one: float, other: float) -> float:
+    return one if one > other else other
 
 
 @compiled(exported=True)
@@ -178,23 +209,30 @@ def run_schedule(s: Schedule) -> None:
 
 
 @compiled(inline=True)
-def _start(s: Schedule, sm: int, slot: int) -> None:
-    """Start the next block at a place of an SM."""
-    place = sm * s.slots + slot
-    for warp in range(s.warps):
-        core = sm * SCHEDULERS + ((slot * s.warps + warp) & (SCHEDULERS - 1))
-        s.ends[place * s.warps + warp] = s.passed[core] + s.work[s.started * s.warps + warp]
-        s.sharing[core] += 1
-    s.left[place] = s.warps
-    s.active[sm] += s.warps
-    s.started += 1
-
-
-@compiled(inline=True)
 def _rate(s: Schedule, sm: int, core: int) -> float:
     """The speed of the warps of a sub-core, relative to that of one alone."""
     rate = _sooner(1.0, s.together / float(s.active[sm]))
     return _sooner(rate, s.sub_core / float(s.sharing[core]))
+
+
+@compiled(inline=True)
+def _start(s: Schedule, sm: int, slot: int) -> None:
+    """Start the next block at a place of an SM.
+
+    While it waits for the blocks that start before it, its warps have work as those of a full SM.
+    So blocks that start together end by turns, and not all of an SM at once.
+    """
+    place = sm * s.slots + slot
+    begin = _later(s.dispatch_free, s.clock)
+    delay, s.dispatch_free = begin - s.clock, begin + s.interval
+    for warp in range(s.warps):
+        core = sm * SCHEDULERS + ((slot * s.warps + warp) & (SCHEDULERS - 1))
+        work = s.work[s.started * s.warps + warp] + delay * s.full_rate
+        s.ends[place * s.warps + warp] = s.passed[core] + work
+        s.sharing[core] += 1
+    s.left[place] = s.warps
+    s.active[sm] += s.warps
+    s.started += 1
 
 
 @compiled(inline=False)
@@ -255,7 +293,10 @@ def makespan(work: Floats, place: Place) -> float:
     places = place.sms * place.slots
     schedule["sms"], schedule["slots"] = place.sms, place.slots
     schedule["warps"], schedule["blocks"] = warps, blocks
-    schedule["sub_core"], schedule["together"] = place.sub_core, place.together
+    for name in ("sub_core", "together", "interval"):
+        schedule[name] = getattr(place, name)
+    most = min(place.together, SCHEDULERS * place.sub_core)
+    schedule["full_rate"] = min(most / (place.slots * warps), 1.0)
     point("work", np.ascontiguousarray(np.maximum(work, _LEAST_CLOCKS), np.float64))
     for name, count in (("active", place.sms), ("sharing", place.sms * SCHEDULERS)):
         point(name, np.zeros(count, np.int64))

@@ -13,17 +13,19 @@ from memlab.device.properties import WARP_SIZE
 MOST_WARPS = 1 << 19
 """Of a grid whose warps are noted one by one: their schedule takes about a second. More of them are
 some hundreds to each place of a GPU, of which the last ones to end matter little."""
-_MOST_SPREAD = 0.05  # of equal work, over the mean: guards at the edges of arrays
+_MOST_EXCESS = 0.05  # of equal work, over the mean
 
 
 def is_unequal(work: NDArray[np.int64]) -> bool:
-    """Whether blocks, or their warps by turns, do work that differs.
+    """Whether some blocks, or warps of theirs by turns, do more than the others.
+
+    A few that do less, as at the edges of arrays, make no difference to when the last one ends.
 
     Args:
         work: The instructions of each warp, shape (blocks, warps).
     """
-    spread = (work - work.mean(axis=0)).std()
-    return bool(spread > _MOST_SPREAD * work.mean())
+    excess = np.maximum(work - work.mean(axis=0), 0.0)
+    return bool(np.sqrt((excess**2).mean()) > _MOST_EXCESS * work.mean())
 
 
 class WarpWork:

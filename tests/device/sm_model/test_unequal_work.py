@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import memlab
-from memlab.device.sm_model.unequal_work import Place, makespan
+from memlab.device.sm_model.unequal_work import Place, makespan, mean_makespan
 
 SOURCE = """
 extern "C" __global__ void loop(const int* trips, float* out) {
@@ -32,6 +32,20 @@ def test_blocks_start_in_order_where_a_place_is_free_first(work, clocks):
 def test_a_block_holds_its_place_until_its_last_warp_ends():
     blocks = np.array([[1, 5], [2, 2]], float)
     assert makespan(blocks, Place(1, 1, MANY, MANY)) == pytest.approx(7)
+
+
+def test_equal_blocks_are_dealt_out_evenly():
+    # Two SMs of three places each: the last four of ten blocks do not all start on one of them.
+    blocks = np.full((10, 1), 100.0)
+    assert makespan(blocks, Place(2, 3, MANY, 1, interval=1)) == pytest.approx(500, rel=0.02)
+
+
+def test_blocks_start_one_after_the_other():
+    place = Place(5, 1, MANY, MANY, interval=10)
+    assert makespan(np.ones((5, 1)), place) == pytest.approx(41)
+    assert mean_makespan(np.ones((5, 1)), place) == pytest.approx(41)
+    # A block that waits 6 clocks has the work of so many, at half the speed, besides.
+    assert makespan(np.full((2, 1), 100.0), Place(1, 2, MANY, 1, interval=6)) == pytest.approx(203)
 
 
 def test_warps_of_an_sm_share_what_it_can_do():

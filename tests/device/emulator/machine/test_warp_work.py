@@ -15,6 +15,15 @@ def test_work_is_noted_in_the_order_of_launch():
     assert work.of_whole_grid().tolist() == np.arange(1, 17).reshape(8, 2).tolist()
 
 
+def test_a_few_idle_blocks_are_equal_work_and_a_long_one_is_not():
+    work = np.full((100, 4), 50)
+    assert not is_unequal(work)
+    work[97:] = 5
+    assert not is_unequal(work)
+    work[40] = 500
+    assert is_unequal(work)
+
+
 def test_warps_that_differ_alike_in_all_blocks_are_equal_work():
     assert not is_unequal(np.array([[10, 90]] * 8))
     assert is_unequal(np.array([[10, 90], [90, 10]]))
