@@ -6,7 +6,10 @@
 // `timed`: SMs copy the same box at chosen distances in time. `rings`: on each SM a thread copies
 // boxes of two matrices to a ring of stages, as in a product, and another one takes each stage for
 // `work` clocks. SMs with the same row read the same boxes of the first matrix, those with the same
-// column the same ones of the second. Placements of blocks are printed as messages.
+// column the same ones of the second. Of grids of
+// several waves `who` = readers / waves: so many neighbours in launch order read the same boxes of the
+// first matrix. Placements of
+// blocks are printed as messages.
 #include <cuda.h>
 
 #include <algorithm>
@@ -20,15 +23,16 @@
 #include "clusters.cuh"
 #include "common_clock.cuh"
 
-constexpr int MOST_SMS = 160, MOST_STAGES = 8, MARKS = 33;
+constexpr int MOST_SMS = 160, MOST_WAVES = 8, MOST_STAGES = 8, MARKS = 33;
 constexpr u32 LINE_WORDS = 32, A_ROWS = 128, B_ROWS = 64;  // of a box; a box of B is loaded 4 times
 constexpr size_t SHARED_BYTES = 208 * 1024;
 constexpr u32 SLABS = 256;  // boxes of a row of each matrix: the pitch is 32 KiB
 
 extern __shared__ __align__(1024) unsigned char boxes[];
 
-struct Roles {
+struct Roles {  // by multiprocessor, or by block where `readers` is not 0
   int16_t row[MOST_SMS], column[MOST_SMS];
+  u32 readers;
 };
 
 // In each round, the SM of rank r copies the round's box r * delay clocks after the round began.
@@ -74,6 +78,7 @@ __global__ void __launch_bounds__(160)
           Roles roles, Ring ring, u64* marks, float4* stores) {
   __shared__ __align__(8) u64 full[MOST_STAGES], empty[MOST_STAGES];
   u32 sm = multiprocessor(), row = roles.row[sm], column = roles.column[sm];
+  if (roles.readers) row = blockIdx.x / roles.readers % 132, column = blockIdx.x % 132;
   constexpr u32 A_BYTES = A_ROWS * 128, B_BYTES = B_ROWS * 128, BYTES = A_BYTES + 4 * B_BYTES;
   if (threadIdx.x == 0) {
     for (u32 stage = 0; stage < ring.stages; ++stage) {
@@ -99,7 +104,7 @@ __global__ void __launch_bounds__(160)
   }
   if (threadIdx.x >= 128) return;
   u64 until = clock_of_sm();
-  u32 every = ring.slabs / (MARKS - 1);
+  u32 every = max(ring.slabs / (MARKS - 1), 1);
   for (u32 slab = 0; slab < ring.slabs; ++slab) {
     u32 stage = slab % ring.stages, turn = slab / ring.stages;
     wait(shared_address(full + stage), turn % 2);
@@ -205,7 +210,7 @@ static std::vector<int> gpc_of;
 
 static void run_timed(const char* who, const std::vector<int>& members, int delay, u32 rows,
                       bool warm) {
-  Roles roles;
+  Roles roles{};
   std::fill(roles.row, roles.row + MOST_SMS, int16_t(-1));
   for (size_t i = 0; i < members.size(); ++i) roles.row[members[i]] = int16_t(i);
   u32 rounds = 64;
@@ -222,11 +227,11 @@ static void run_timed(const char* who, const std::vector<int>& members, int dela
 
 // `shared` names how rows and columns are given to SMs. The sectors are those of all SMs; the marks
 // give how far the SMs of a GPC are apart, in clocks, at the last slab and in the middle.
-static void run_rings(const char* who, const Roles& roles, Ring ring) {
+static void run_rings(const char* who, const Roles& roles, Ring ring, int waves = 1) {
   CUtensorMap a = map_of(first_matrix, 132 * A_ROWS, A_ROWS);
   CUtensorMap b = map_of(second_matrix, 132 * 4 * B_ROWS, B_ROWS);
   CHECK(cudaMemset(marks, 0, MOST_SMS * MARKS * sizeof(u64)));
-  rings<<<sms, 160, SHARED_BYTES>>>(a, b, roles, ring, marks, stores);
+  rings<<<sms * waves, 160, SHARED_BYTES>>>(a, b, roles, ring, marks, stores);
   finish();
   std::vector<u64> found(MOST_SMS * MARKS);
   CHECK(cudaMemcpy(found.data(), marks, found.size() * sizeof(u64), cudaMemcpyDeviceToHost));
@@ -321,7 +326,7 @@ int main() {
   // Of the SMs of each GPC, `by_row` in turn share a row and `by_column` a column; those of different
   // GPCs share rows where `across` is set. Rows and columns of single SMs are their own.
   auto roles_of = [&](int by_row, int by_column, bool across) {
-    Roles roles;
+    Roles roles{};
     int next_row = 0, next_column = 0;
     for (auto& gpc : gpcs) {
       if (across) next_row = 0;
@@ -358,5 +363,17 @@ int main() {
       run_rings("1/18", roles_of(1, 18, true), {4, 1024, slabs, 64, cold, 64, stored});
       run_rings("1/18", roles_of(1, 18, false), {4, 1024, slabs, cold, cold, 64, stored});
     }
+  // Grids of several waves.
+  for (int waves = 1; waves <= MOST_WAVES; waves *= 2)
+    for (u32 readers : {4u, 16u, 32u, 132u})
+      for (u32 slabs : {32u, 64u})
+        for (u32 work : {1024u, 2560u, 0u})
+          for (u32 stored : {64u, 0u}) {
+            if (slabs == 32 && (work == 0 || stored == 0)) continue;
+            Roles roles{};
+            roles.readers = readers;
+            std::snprintf(who, sizeof who, "waves %u/%d", readers, waves);
+            run_rings(who, roles, {4, work, slabs, cold, 8, slabs, stored}, waves);
+          }
   return 0;
 }

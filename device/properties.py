@@ -168,6 +168,8 @@ class DeviceProperties(Presentable):
         l2_most_merged_copies: How many reads of bulk copies it makes one at most.
         l2_merged_apart_share: The share of what it merges of blocks in step that it merges of
             those that have stored results, after which they go their own ways.
+        l2_merged_later_copies_share: The same of blocks of later waves, each of which starts where
+            another one has ended.
         dram_latency_by_sectors_clocks: As `l2_latency_by_sectors_clocks`, all missing the L2.
         dram_latency_quantiles_clocks: The latency of a single random miss below which a share of
             them lies: `p05`, `p25`, `p50`, `p75`, `p95`, `p99`.
@@ -311,6 +313,7 @@ class DeviceProperties(Presentable):
     l2_merging_sms: Mapping[str, float] = field(default_factory=dict)
     l2_most_merged_copies: int | None = None
     l2_merged_apart_share: float | None = None
+    l2_merged_later_copies_share: float | None = None
     dram_latency_by_sectors_clocks: Mapping[str, float] = field(default_factory=dict)
     dram_latency_quantiles_clocks: Mapping[str, float] = field(default_factory=dict)
     dram_latency_deviation_clocks: float | None = None

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access, is_multicast
 from memlab.device.emulator.machine.execution_trace import GlobalAccesses
 from memlab.device.emulator.machine.memory import DeviceArray
 from memlab.device.emulator.machine.threads import BlockBox, block_coordinates
-from memlab.device.emulator.program.program import DecodedInstruction, Program
+from memlab.device.emulator.program.program import Program
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
 from memlab.kernels.launch import Dim3
 
@@ -47,6 +48,7 @@ class AccessStream:
         reads: Whether its bytes are needed, shape (rows,): by loads, and by atomics, which the L2
             executes.
         cached: Whether L1 keeps it, shape (rows,).
+        copied: Whether a bulk copy to one block reads it, shape (rows,).
         stride: Its stride in sectors per block in x, y and z; shape (rows, 3).
         low: The first sector of the array that it lies in, shape (rows,).
         high: The last one, shape (rows,).
@@ -65,6 +67,7 @@ class AccessStream:
     store: NDArray[np.bool_]
     reads: NDArray[np.bool_]
     cached: NDArray[np.bool_]
+    copied: NDArray[np.bool_]
     stride: IntArray
     low: IntArray
     high: IntArray
@@ -163,10 +166,10 @@ def build_access_stream(
     events = len(trace.index)
     windows = max(min(events, _WINDOWS), 1)
     access, instruction, stride, affine = _strides_of_first_block(trace, blocks)
-    kinds = np.array([_flags(step) for step in program.steps], np.int64).reshape(-1, 3)
-    store, cached, reads = kinds[instruction].T
+    kinds = np.array([_flags(program, at) for at in range(len(program.steps))], np.int64)
+    store, cached, reads, copied = kinds.reshape(-1, 4)[instruction].T
     window = trace.event[access] * windows // max(events, 1)
-    table = np.column_stack([window, store, cached, reads, stride, affine])
+    table = np.column_stack([window, store, cached, reads, copied, stride, affine])
     count_of_access, sector = trace.count[access], sectors_of(trace, access)
     loads = store == 0
     all_loads = int(count_of_access[loads].sum())
@@ -186,10 +189,11 @@ def build_access_stream(
         store=table[:, 1].astype(np.bool_),
         reads=table[:, 3].astype(np.bool_),
         cached=table[:, 2].astype(np.bool_),
-        stride=table[:, 4:7],
+        copied=table[:, 4].astype(np.bool_),
+        stride=table[:, 5:8],
         low=low,
         high=high,
-        affine=table[:, 7].astype(np.bool_),
+        affine=table[:, 8].astype(np.bool_),
         windows=windows,
         sectors=int(count_of_access.sum()),
         load_sectors=cacheable_loads,
@@ -208,10 +212,17 @@ def sectors_of(trace: GlobalAccesses, access: IntArray | slice = slice(None)) ->
     return sectors
 
 
-def _flags(step: DecodedInstruction) -> tuple[bool, bool, bool]:
-    """Whether an access stores, whether L1 keeps it, and whether it needs the bytes."""
-    row = step.row
-    return row.kind != "load", not row.bypass_l1, row.kind != "store"
+def _flags(program: Program, at: int) -> tuple[bool, bool, bool, bool]:
+    """What an access does.
+
+    Returns:
+        Whether it stores, whether L1 keeps it, whether it needs the bytes, and whether it is a bulk
+        copy to one block.
+    """
+    row, behind = program.steps[at].row, program.steps[at + 1 : at + 2]
+    is_copy = is_bulk_access(row) and row.kind == "load" and row.space == "global"
+    is_copy = is_copy and not any(is_multicast(step.row) for step in behind)
+    return row.kind != "load", not row.bypass_l1, row.kind != "store", is_copy
 
 
 def _strides_of_first_block(
@@ -230,8 +241,12 @@ def _strides_of_first_block(
     steps = np.diagonal(blocks[1:4] - blocks[0])
     times = (blocks[4] - blocks[0]) * steps  # steps are 1, -1 or 0
     warps = trace.warps // len(blocks)
-    of_warp = np.full(len(trace.index) * trace.warps, -1, np.int32)  # the access of each in events
-    of_warp[trace.event * trace.warps + trace.warp] = np.arange(len(trace.event))
+    piece = _pieces(trace)
+    pieces = int(piece.max(initial=0)) + 1
+    # The access of each warp in the pieces of events.
+    of_warp = np.full(len(trace.index) * pieces * trace.warps, -1, np.int32)
+    place = (trace.event * pieces + piece) * trace.warps + trace.warp
+    of_warp[place] = np.arange(len(trace.event))
     of_block = of_warp.reshape(-1, len(blocks), warps).swapaxes(0, 1).reshape(len(blocks), -1)
     found = of_block[:, of_block[0] >= 0]
     access, compared = found[0].astype(np.int64), (found >= 0).all(axis=0)
@@ -253,6 +268,19 @@ def _strides_of_first_block(
         stride[others] = stride[first[instruction[others]]]
     stride[~affine] = 0
     return access, instruction, stride, affine
+
+
+def _pieces(trace: GlobalAccesses) -> IntArray:
+    """The number of each access among those of its warp in its event: long copies have several."""
+    key = trace.event * trace.warps + trace.warp
+    piece = np.zeros(len(key), np.int64)
+    seen = np.zeros(len(trace.index) * trace.warps, np.bool_)
+    seen[key] = True
+    if np.count_nonzero(seen) < len(key):
+        order = np.lexsort((trace.base, key))
+        begins = np.flatnonzero(np.diff(key[order], prepend=-1))
+        piece[order] = np.arange(len(key)) - np.repeat(begins, np.diff(begins, append=len(key)))
+    return piece
 
 
 def distinct(values: IntArray) -> IntArray:

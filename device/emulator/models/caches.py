@@ -265,7 +265,8 @@ def _coalesced_share(
     All blocks of the first wave that shift a row by the same distance read the same sector in the
     same window. As many of them as miss are its readers, each on a multiprocessor of its own. In
     later waves, those of them that follow one another in launch order are, of what was measured:
-    loads through the L1 that read more than one sector of a line.
+    loads through the L1 that read more than one sector of a line. Bulk copies merge by the groups
+    of multiprocessors (`CopyMerging`).
 
     Args:
         stream: The stream of one block.
@@ -290,6 +291,11 @@ def _coalesced_share(
             readers = max(neighbours * missed[group.rows].mean(), 1.0)
             rows = group.rows[stream.cached[group.rows] & ~alone[group.rows]]
             later[rows] = 1 / _merged(geometry.merged_later, np.asarray(readers))
+            copied = group.rows[stream.copied[group.rows]]
+            if geometry.copies is not None and copied.size:
+                shared = busy.coordinates(np.arange(blocks)) @ stride
+                share[copied] = geometry.copies.first_reads(shared, geometry.multiprocessors)
+                later[copied] = geometry.copies.later_reads(share[copied[0]])
     of_first_wave, of_later = ((each * missed).sum() / total for each in (share, later))
     return float(of_later + (of_first_wave - of_later) * blocks / busy.blocks)
 

@@ -26,11 +26,13 @@ class CopyMerging:
         group: The group of each multiprocessor, in the order in which a launch gives them blocks.
         most: Reads of one sector that become one.
         merged_apart: The share of what is merged of blocks in step that is merged of others.
+        merged_later: The same of blocks of later waves, each of which starts where another ended.
     """
 
     group: tuple[int, ...]
     most: int
     merged_apart: float
+    merged_later: float
 
     @classmethod
     def of(cls, properties: DeviceProperties, cluster_blocks: int = 1) -> CopyMerging | None:
@@ -41,7 +43,31 @@ class CopyMerging:
         merging = np.repeat(*_sizes(properties.l2_merging_sms))
         if cluster_blocks > 1 and properties.gpcs_by_sms:
             merging = merging[_turns(_sizes(properties.gpcs_by_sms)[1], cluster_blocks)]
-        return cls(tuple(merging.tolist()), most, share)
+        later = properties.l2_merged_later_copies_share or 0.0
+        return cls(tuple(merging.tolist()), most, share, later)
+
+    def first_reads(self, shared: IntArray, multiprocessors: int) -> float:
+        """The share of the reads of a first wave that are left.
+
+        Blocks of one slot run in step; those that share a multiprocessor delay each other, so that
+        blocks of different slots are out of step.
+
+        Args:
+            shared: By the blocks in launch order: equal numbers read the same.
+            multiprocessors: How many of them the device has.
+        """
+        slot, multiprocessor = np.divmod(np.arange(len(shared)), multiprocessors)
+        group = np.resize(self.group, multiprocessors)[multiprocessor]
+        in_step, met = (
+            -(-np.unique(np.stack(columns), axis=1, return_counts=True)[1] // self.most)
+            for columns in ((group, shared, slot), (group, shared))
+        )
+        left = met.sum() + (in_step.sum() - met.sum()) * (1 - self.merged_apart)
+        return float(left / len(shared))
+
+    def later_reads(self, first: float) -> float:
+        """The share that is left in later waves, by that of the first one."""
+        return 1 - self.merged_later * (1 - first)
 
 
 def _sizes(count_by_size: Mapping[str, float]) -> tuple[IntArray, IntArray]:

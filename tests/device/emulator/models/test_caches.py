@@ -90,6 +90,7 @@ def stream(
         store=np.zeros(rows, np.bool_),
         reads=np.ones(rows, np.bool_),
         cached=np.ones(rows, np.bool_),
+        copied=np.zeros(rows, np.bool_),
         stride=np.array(strides).reshape(rows, 3),
         low=np.zeros(rows, np.int64),
         high=np.full(rows, ENDLESS),
