@@ -148,7 +148,7 @@ def count_grid(execution: Execution, cost_per_block: float | None, report: Progr
         KernelFault: As `Execution.run`.
         EmulationTimeoutError: The time was up before a block of every stratum was executed.
     """
-    launch, steps = execution.launch, len(execution.program.steps)
+    launch = execution.launch
     most_blocks, cost, partition = float(launch.blocks), 0.0, GridPartition()
     if cost_per_block is not None:
         most_blocks = SAMPLE_LANE_INSTRUCTIONS / cost_per_block
@@ -163,14 +163,14 @@ def count_grid(execution: Execution, cost_per_block: float | None, report: Progr
     if cost <= (WHOLE_GRID_LANE_INSTRUCTIONS if partition.exact else MAX_EXACT_LANE_INSTRUCTIONS):
         samples = [
             StratumSample(
-                execution.blocks, launch.blocks, Tally.zeros(steps), execution.chunk_blocks
+                execution.blocks, launch.blocks, Tally.of(execution.program), execution.chunk_blocks
             )
         ]
     else:
         strata = draw_strata(launch.grid, execution.seed, most_blocks, partition, launch.cluster)
         samples = [_stratum_sample(execution, stratum, partition.exact) for stratum in strata]
     in_time = _run_samples(execution, samples, report)
-    total = Tally.zeros(steps)
+    total = Tally.of(execution.program)
     for sample in samples:
         total.add(sample.tally, sample.size, sample.done)
     done = _executed_blocks(samples)
@@ -190,7 +190,7 @@ def _count_without_data(execution: Execution, report: Progress) -> StratumSample
     if program is None:
         return None
     step = execution.chunk_blocks
-    counted = StratumSample(blocks, len(blocks), Tally.zeros(len(program.steps)), step)
+    counted = StratumSample(blocks, len(blocks), Tally.of(program), step)
     deadline = Deadline(execution.deadline.left() * _COUNTING_SHARE)
     try:
         for start in range(0, len(blocks), step):
@@ -233,7 +233,7 @@ def _stratum_sample(execution: Execution, stratum: Stratum, exact: bool) -> Stra
         blocks = np.random.default_rng(execution.seed).permutation(clusters).reshape(-1, 3)
         at_most = -(-len(clusters) // _MIN_SAMPLE_CHUNKS) * clusters.shape[1]
         blocks_at_once = min(blocks_at_once, at_most)
-    tally = Tally.zeros(len(execution.program.steps))
+    tally = Tally.of(execution.program)
     return StratumSample(blocks, stratum.size, tally, blocks_at_once)
 
 

@@ -416,7 +416,7 @@ def _executed_code(
     if isinstance(graph, DisassemblyError):
         return graph
     try:
-        return executed_code(graph, program, tally.lanes, tally.warps)
+        return executed_code(graph, program, tally)
     except DisassemblyError as reason:
         return reason
 

@@ -322,7 +322,7 @@ class Execution:
 
     def record(self, blocks: BlockCoordinates, *observers: Observer) -> Tally:
         """Execute blocks, chunk by chunk, under observers, and return their counters."""
-        tally = Tally.zeros(len(self.program.steps))
+        tally = Tally.of(self.program)
         for chunk in self.chunks(blocks):
             tally.add(self.run(chunk, observers=observers))
         return tally

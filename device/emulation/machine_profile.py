@@ -19,7 +19,7 @@ from memlab.device.emulator.program.program import Program
 from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.instructions import MachineCode
 from memlab.device.machine_code.projection import project
-from memlab.device.machine_code.ptx_profile import ptx_profile
+from memlab.device.machine_code.ptx_profile import PtxProfile, ptx_profile
 from memlab.device.measurement import Counters
 from memlab.device.properties import SECTOR_BYTES
 from memlab.device.sm_model.paths import Flow
@@ -84,11 +84,12 @@ def machine_profile(
 
     def flows_of(executions: WarpExecutions) -> tuple[int, ...]:
         found = []
-        for warps, lanes in zip(executions.warps, executions.lanes, strict=True):
-            key = warps.tobytes() + lanes.tobytes()
+        columns = executions.lanes, executions.warps, executions.rounds, executions.rests
+        for one in zip(*columns, strict=True):
+            key = b"".join(column.tobytes() for column in one)
             if key not in numbers:
                 numbers[key] = len(flows)
-                flows.append(_flow(graph, program, lanes.tolist(), warps.tolist()))
+                flows.append(_flow(graph, _profile(program, *one)))
             found.append(numbers[key])
         return tuple(found)
 
@@ -127,16 +128,21 @@ def _unequal_work(
     if warp_work is None or extremes is None:
         return None
     least, most = (
-        _flow(graph, program, of.lanes[0].tolist(), of.warps[0].tolist()) for of in extremes
+        _flow(graph, _profile(program, of.lanes[0], of.warps[0], of.rounds[0], of.rests[0]))
+        for of in extremes
     )
     return None if least is None or most is None else UnequalWork(warp_work, least, most)
 
 
-def _flow(
-    graph: FlowGraph, program: Program, lanes: Sequence[float], warps: Sequence[float]
-) -> Flow | None:
+def _profile(program: Program, *columns: NDArray[np.int64]) -> PtxProfile:
+    """What one warp executed of the PTX, from its columns of `WarpExecutions`."""
+    lanes, warps, rounds, rests = (column.reshape(-1).tolist() for column in columns)
+    return ptx_profile(program, lanes, warps, rounds, rests)
+
+
+def _flow(graph: FlowGraph, profile: PtxProfile) -> Flow | None:
     """What one warp executes of the machine code; None if that is not known."""
-    executions = project(graph, ptx_profile(program, lanes, warps))
+    executions = project(graph, profile)
     if executions is None:
         return None
     # A block that a lane executes, the warp executes; and the warp comes there by some edge.

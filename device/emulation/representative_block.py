@@ -340,7 +340,9 @@ def _warp_alone(execution: Execution, work: IntArray, number: int) -> WarpExecut
     found, chosen = trace.executions(), slice(warp, warp + 1)
     if found.warps[warp].sum() < work.flat[number]:
         return None
-    return WarpExecutions(found.warps[chosen], found.lanes[chosen])
+    return WarpExecutions(
+        found.warps[chosen], found.lanes[chosen], found.rounds[chosen], found.rests[chosen]
+    )
 
 
 def _weighted_median_index(sectors: IntArray | Floats, blocks: IntArray | Floats) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from memlab.device.compiler.compile import CompiledKernel
@@ -56,21 +55,19 @@ def read_flow_graph(compiled: CompiledKernel, entry: str) -> FlowGraph:
     return graph
 
 
-def executed_code(
-    graph: FlowGraph, program: Program, lanes: Sequence[float], warps: Sequence[float]
-) -> ExecutedCode:
+def executed_code(graph: FlowGraph, program: Program, tally: Tally) -> ExecutedCode:
     """Project executions of a program on its machine code.
 
     Args:
         graph: The machine code.
         program: The PTX program.
-        lanes: Executions of each PTX instruction by threads.
-        warps: Executions of each PTX instruction by warps.
+        tally: Its executions.
 
     Raises:
         DisassemblyError: The machine code cannot be brought into agreement with the PTX.
     """
-    executions = project(graph, ptx_profile(program, lanes, warps))
+    profile = ptx_profile(program, tally.lanes, tally.warps, tally.rounds, tally.rests)
+    executions = project(graph, profile)
     if executions is None:
         raise DisassemblyError("the flow of the machine code does not follow that of the PTX")
     return ExecutedCode(graph, executions)

@@ -16,7 +16,6 @@ _BRANCHES = frozenset({"BRA", "JMP"})
 _INDIRECT = frozenset({"BRX", "BRXU", "JMX"})
 _CALLS = frozenset({"CALL"})
 _ENDS = frozenset({"EXIT", "RET", "KILL"})
-_ALWAYS = frozenset({"", "PT"})
 
 
 @dataclass(frozen=True)
@@ -166,7 +165,7 @@ def flow_graph(code: MachineCode) -> FlowGraph:
 
 def always_leaves(step: MachineInstruction) -> bool:
     """Whether no thread goes on to the instruction behind this one."""
-    if step.name not in _BRANCHES | _INDIRECT | _ENDS or step.predicate not in _ALWAYS:
+    if step.name not in _BRANCHES | _INDIRECT | _ENDS or not step.is_unconditional:
         return False
     # A branch may have another condition as its first operand.
     return not (step.name in _BRANCHES and len(step.operands) > 1)

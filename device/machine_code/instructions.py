@@ -78,6 +78,11 @@ class MachineInstruction:
         return self.opcode.partition(".")[0]
 
     @property
+    def is_unconditional(self) -> bool:
+        """Whether no predicate guards it, or one that always holds."""
+        return self.predicate in ("", "PT")
+
+    @property
     def text(self) -> str:
         """The instruction in one line."""
         guard = f"@{self.predicate} " if self.predicate else ""

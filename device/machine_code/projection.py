@@ -18,68 +18,37 @@ rank the rules: they were chosen by how often a rule fails, not by a kernel's co
 
 from __future__ import annotations
 
-import math
-import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from statistics import median_low
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulator.isa.asynchronous.warpgroup import is_product
-from memlab.device.machine_code.flow_graph import ENTRY, EXIT, FlowGraph
+from memlab.device.machine_code.flow_graph import ENTRY, FlowGraph
 from memlab.device.machine_code.linear_program import LinearProgram
-from memlab.device.machine_code.ptx_profile import PtxCount, PtxProfile
+from memlab.device.machine_code.ptx_profile import SEVERAL, PtxCount, PtxProfile
+from memlab.device.machine_code.unrolling import (
+    ACCESSES,
+    ADDITIONS,
+    MERGED,
+    TENSOR,
+    WARPGROUP,
+    counted_trips,
+    is_arithmetic,
+    loop_limits,
+    round_limits,
+    tensor_expansion,
+    unlikely_blocks,
+    unrolled_code,
+    unrolled_shares,
+)
 from memlab.device.properties import WARP_SIZE
 
 Floats = NDArray[np.float64]
 
-_ACCESSES = frozenset(
-    (
-        "LDG",
-        "STG",
-        "LD",
-        "ST",
-        "ATOM",
-        "ATOMG",
-        "ATOMS",
-        "RED",
-        "REDG",
-        "LDGSTS",
-        "BAR",
-        "SHFL",
-        "MATCH",
-    )
-)
-"""Instructions that ptxas neither duplicates nor removes, as a rule."""
-_ARITHMETIC = frozenset(
-    (
-        "FADD",
-        "FMUL",
-        "FFMA",
-        "FMNMX",
-        "DADD",
-        "DMUL",
-        "DFMA",
-        "DMNMX",
-        "HADD2",
-        "HMUL2",
-        "HFMA2",
-        "MUFU",
-    )
-)
-"""The same for PTX instructions of floating-point arithmetic."""
-_MERGED = frozenset(
-    (
-        "LDS",
-        "STS",
-        "LDL",
-        "STL",
-    )
-)
-"""Instructions that ptxas merges into wider ones: there may be fewer."""
 _PLACELESS = frozenset(
     (
         "BSSY",
@@ -99,18 +68,6 @@ _PLACELESS = frozenset(
     )
 )
 """Instructions that ptxas places by its own needs: they say nothing of the PTX's line."""
-_WITHOUT_ARITHMETIC = ("mov.", "ld.", "st.", "selp.", "cvt.")
-_ALWAYS = frozenset({"", "PT"})
-
-_TENSOR = ("HMMA", "IMMA", "BMMA", "DMMA", "QMMA")
-_WARPGROUP = ("HGMMA", "IGMMA", "QGMMA")
-"""Products of warpgroups, one for each `wgmma`, which the emulator executes as several."""
-_PRODUCTS = -1
-"""Stands for the line of all of them."""
-_PTX_SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)")
-_MACHINE_SHAPE = re.compile(r"\.(8|16)x?8x?(\d+)\b")
-_SEVERAL = "several"
-_RETRIED = ("atom.", "red.")  # a loop in the machine code, until no other thread interferes
 
 _CLUSTER_BARRIER = ("UCGABAR_ARV", "UCGABAR_WAIT")
 """The barrier of a cluster. The machine code of a kernel that declares no cluster asks whether the
@@ -120,16 +77,18 @@ launch has one, and otherwise waits for the block alone; the PTX does not show t
 _ACCESS_COSTS = 5.0, 5.0
 _ARITHMETIC_COSTS = 0.5, 1.0  # it may be moved to where its result is needed
 _MERGED_COSTS = 0.1, 1.0
+_COUNTER_COSTS = 0.1, 1.0  # the last trips need not move it on
 _OTHER_COSTS = 0.01, 0.1
 _COSTS = (_ACCESS_COSTS, _ARITHMETIC_COSTS, _MERGED_COSTS, _OTHER_COSTS)
 _UNLIKELY_COST = 5.0  # of all threads taking a way for rare cases, such as a division's slow path
 _INSTRUCTION_COST = 0.005  # of as many instructions as the PTX has
 _UNROLLED_BONUS = 0.3  # of all iterations in the most unrolled code
 _LEAST_SHARE = 0.03  # deviations count relative to at least this share of the threads
-_WHOLE_TOLERANCE = 1e-6  # trips per entry that count as a whole number
 _UNEVEN_COST = 0.02  # of as many rounds, beyond those of even trips, as there are threads
-_UNEVEN_TRIPS = 4.0  # times the mean trips that a thread may take where threads take unequal ones
+_ENTRY_COST = 1.0  # of as many threads entering a loop as should, more or fewer
+_IMPOSSIBLE_COST = 1000.0  # of all threads making a round that no trips are left for
 _SLACK = 1e-6  # against rounding
+_EQUAL = 0.01  # by what executions differ that count as equal: those of sampled grids are rounded
 
 
 @dataclass(frozen=True)
@@ -160,20 +119,6 @@ class _Anchor:
 
     copies: tuple[tuple[int, float], ...]  # by block
     lanes: float
-
-
-@dataclass(frozen=True)
-class _LoopLimit:
-    """How often the header of a loop is executed at most: in all, and each time it is entered.
-
-    `usual_per_entry` is the most where all threads take as many trips as the mean.
-    """
-
-    header: int
-    entering: frozenset[int]  # blocks
-    most: float
-    most_per_entry: float
-    usual_per_entry: float
 
 
 def project(graph: FlowGraph, profile: PtxProfile) -> Executions | None:
@@ -234,7 +179,7 @@ def _edge_lanes(graph: FlowGraph, profile: PtxProfile) -> Floats | None:
     for number in outward[ENTRY]:
         program.require_equal({number: 1.0}, 1.0)
     per_instruction = _INSTRUCTION_COST * threads / max(sum(c.lanes for c in profile.counts), 1)
-    unlikely = _unlikely_blocks(graph)
+    unlikely = unlikely_blocks(graph)
     for block, numbers in entering.items():
         size = graph.blocks[block].stop - graph.blocks[block].start
         flow: dict[int, float] = defaultdict(float)
@@ -245,20 +190,31 @@ def _edge_lanes(graph: FlowGraph, profile: PtxProfile) -> Floats | None:
         for number in outward[block]:
             flow[number] -= 1.0
         program.require_equal(flow, 0.0)
-    for limit in _loop_limits(graph, profile):
+    codes = unrolled_code(graph, profile)
+    for limit in loop_limits(codes, profile):
         row = dict.fromkeys(inward[limit.header], 1.0)
         program.require_at_most(row, limit.most / threads * (1 + _SLACK))
         per_entry = limit.most_per_entry * (1 + _SLACK)
         program.require_at_most(
             {n: 1.0 - per_entry * (graph.edges[n].source in limit.entering) for n in row}, 0.0
         )
+        if limit.entries is not None:
+            into = {n: 1.0 for n in row if graph.edges[n].source in limit.entering}
+            cost = _ENTRY_COST / max(limit.entries / threads, _LEAST_SHARE)
+            program.prefer_equal(into, limit.entries / threads, cost, cost)
         usual = limit.usual_per_entry * (1 + _SLACK)
         program.prefer_at_most(
             {n: 1.0 - usual * (graph.edges[n].source in limit.entering) for n in row},
             0.0,
             _UNEVEN_COST,
         )
-    for block, saved in _unrolled_shares(graph, profile).items():
+    for rounds in round_limits(codes, profile):
+        row = defaultdict(float)
+        for block, number_of_rounds in rounds.rounds.items():
+            for number in entering[block]:
+                row[number] += number_of_rounds
+        program.prefer_at_most(row, rounds.most / threads * (1 + _SLACK), _IMPOSSIBLE_COST)
+    for block, saved in unrolled_shares(graph, profile).items():
         for number in entering[block]:
             program.add_cost(number, -_UNROLLED_BONUS * saved * threads)
     for anchor, (short_cost, excess_cost) in _anchors(graph, profile).items():
@@ -273,18 +229,21 @@ def _edge_lanes(graph: FlowGraph, profile: PtxProfile) -> Floats | None:
 
 def _anchors(graph: FlowGraph, profile: PtxProfile) -> dict[_Anchor, tuple[float, float]]:
     """What the PTX's counts say of the blocks, and what it costs to fall short and to exceed."""
-    lines = _lines(profile)
+    lines = profile.lines
     lanes = {line: whole.lanes / profile.threads for line, whole in lines.items()}
     found: dict[int, dict[str, Counter[int]]] = defaultdict(lambda: defaultdict(Counter))
+    trips: dict[int, dict[int, float]] = defaultdict(dict)
     most: list[float] = []
     products: Counter[int] = Counter()
     for block in range(len(graph.blocks)):
         known = []
+        for line, times in counted_trips(graph, [block], lines).items():
+            trips[line][block] = times
         for step in graph.instructions(block):
             line = step.ptx_line
-            if step.name in _WARPGROUP:
+            if step.name in WARPGROUP:
                 products[block] += 1
-            elif line in lines and step.predicate in _ALWAYS and step.name not in _PLACELESS:
+            elif line in lines and step.is_unconditional and step.name not in _PLACELESS:
                 known.append(lanes[line])
                 found[line][step.opcode][block] += 1
         most.append(max(known, default=0.0))
@@ -292,7 +251,11 @@ def _anchors(graph: FlowGraph, profile: PtxProfile) -> dict[_Anchor, tuple[float
     for line, by_opcode in found.items():
         if lines[line].guarded:
             continue
-        (short_cost, excess_cost), copies = _counted_copies(lines[line], by_opcode)
+        additions = [by for opcode, by in by_opcode.items() if opcode.startswith(ADDITIONS)]
+        if line in trips and all(trips[line].keys() >= by.keys() for by in additions):
+            (short_cost, excess_cost), copies = _COUNTER_COSTS, trips[line]
+        else:
+            (short_cost, excess_cost), copies = _counted_copies(lines[line], by_opcode)
         # What exceeds its count by far was moved; no block is executed more than its busiest line.
         own = max(lanes[line], _LEAST_SHARE)
         busiest = max(own, *(most[block] for block in copies))
@@ -306,32 +269,6 @@ def _anchors(graph: FlowGraph, profile: PtxProfile) -> dict[_Anchor, tuple[float
         cost = 1 / max(whole / profile.threads, _LEAST_SHARE)
         anchors[_Anchor(places, whole)] = (cost * _COSTS[0][0], cost * _COSTS[0][1])
     return anchors
-
-
-def _lines(profile: PtxProfile) -> dict[int, PtxCount]:
-    """The counts by line of the PTX.
-
-    Of a function that is inlined in several places, the counts of a line add up. An instruction
-    that is executed as several, one behind the other, is counted once; it is marked by its opcode.
-    """
-    lines: dict[int, PtxCount] = {}
-    before: PtxCount | None = None
-    for count in profile.counts:
-        known = lines.get(count.line)
-        if known is None:
-            lines[count.line] = count
-        elif before is not None and before.line == count.line:
-            most = max(known.lanes, count.lanes)
-            lines[count.line] = replace(known, opcode=_SEVERAL, lanes=most)
-        else:
-            lines[count.line] = replace(
-                known,
-                lanes=known.lanes + count.lanes,
-                warps=known.warps + count.warps,
-                guarded=known.guarded or count.guarded,
-            )
-        before = count
-    return lines
 
 
 def _counted_copies(
@@ -349,164 +286,93 @@ def _counted_copies(
     copies = {block: float(number) for block, number in by_opcode[opcode].items()}
     costs = _COSTS[rank]
     per_execution = min(copies.values()) if costs is _OTHER_COSTS else 1.0
-    if opcode.startswith(_TENSOR):
-        per_execution = _tensor_expansion(count.opcode, opcode) or min(copies.values())
+    if opcode.startswith(TENSOR):
+        per_execution = tensor_expansion(count.opcode, opcode) or min(copies.values())
     return costs, {block: number / per_execution for block, number in copies.items()}
 
 
 def _rank(count: PtxCount, opcode: str, copies: Mapping[int, int]) -> tuple[int, int, str]:
     """The order in which the instructions of a line are preferred to count it."""
     name, times = opcode.partition(".")[0], sum(copies.values())
-    floats = ".f" in count.opcode or ".bf" in count.opcode
-    if count.opcode == _SEVERAL:
+    if count.opcode == SEVERAL:
         return 3, times, opcode
     if name in _CLUSTER_BARRIER:
         return 0, 0, opcode
-    if name in _ACCESSES or (name in _TENSOR and _tensor_expansion(count.opcode, opcode)):
+    if name in ACCESSES or (name in TENSOR and tensor_expansion(count.opcode, opcode)):
         return 0, times, opcode
-    if name in _ARITHMETIC and floats and not count.opcode.startswith(_WITHOUT_ARITHMETIC):
+    if is_arithmetic(name, count.opcode):
         return 1, times, opcode
-    return (2 if name in _MERGED else 3), times, opcode
-
-
-def _tensor_expansion(ptx_opcode: str, opcode: str) -> float:
-    """The instructions of the tensor cores that one `mma` takes, from their shapes; 0 if unknown.
-
-    `HMMA.16816` multiplies 16 x 8 x 16, `mma.sync.aligned.m16n8k16` as well, and `DMMA.8x8x4`
-    8 x 8 x 4.
-    """
-    asked, shape = _PTX_SHAPE.search(ptx_opcode), _MACHINE_SHAPE.search(opcode)
-    if not asked or not shape:
-        return 0.0
-    m, n, k = (int(side) for side in asked.groups())
-    return m * n * k / (int(shape[1]) * 8 * int(shape[2]))
-
-
-def _products_by_loop(profile: PtxProfile) -> Counter[int]:
-    """How many products of warpgroups the body of each loop of the PTX has."""
-    return Counter(count.loop for count in profile.counts if is_product(count.opcode))
-
-
-def _unrolling(
-    graph: FlowGraph,
-    blocks: Iterable[int],
-    lines: Mapping[int, PtxCount],
-    products: Mapping[int, int],
-) -> dict[int, int]:
-    """How often blocks hold the body of each loop of the PTX: the median over its instructions."""
-    copies: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for block in blocks:
-        for step in graph.instructions(block):
-            count = lines.get(step.ptx_line)
-            if count is None or count.loop < 0:
-                continue
-            if step.name in _WARPGROUP:
-                copies[count.loop][_PRODUCTS] += 1.0 / max(products.get(count.loop, 0), 1)
-            elif count.opcode == _SEVERAL:
-                continue
-            elif step.name in _ACCESSES | _ARITHMETIC | _MERGED:
-                copies[count.loop][count.line] += 1.0
-            elif step.name in _TENSOR and (taken := _tensor_expansion(count.opcode, step.opcode)):
-                copies[count.loop][count.line] += 1.0 / taken
-    return {loop: max(round(median_low(c.values())), 1) for loop, c in copies.items()}
-
-
-def _loop_limits(graph: FlowGraph, profile: PtxProfile) -> list[_LoopLimit]:
-    """The limits that the trip counts of the PTX's loops set for those of the machine code.
-
-    The branch that closes a loop comes from the one that closes the loop in the PTX.
-    """
-    lines = _lines(profile)
-    loop_of = {
-        line: count.loop for line, count in lines.items() if not count.opcode.startswith(_RETRIED)
-    }
-    limits, products = [], _products_by_loop(profile)
-    for header, blocks in graph.loops:
-        into = [edge.source for edge in graph.edges if edge.destination == header]
-        closing = [block for block in into if block in blocks]
-        found = {loop_of.get(graph.instructions(block)[-1].ptx_line, -1) for block in closing}
-        if len(found) != 1 or -1 in found:
-            continue
-        inner = {b for h, other in graph.loops if h in blocks and h != header for b in other}
-        number = found.pop()
-        unrolled = _unrolling(graph, blocks - inner, lines, products).get(number, 1)
-        loop = profile.loops[number]
-        if loop.iterations and not loop.entries:  # its entries are not known
-            continue
-        trips, whole = loop.trips, round(loop.trips)
-        if abs(trips - whole) < _WHOLE_TOLERANCE:
-            rounds = per_entry = usual = float(whole // unrolled)
-        else:  # of unequal trip counts, half of a round remains in the mean
-            rest = (unrolled - 1) / 2 if trips > unrolled else 0.0
-            rounds, per_entry = (trips - rest) / unrolled, _UNEVEN_TRIPS * trips / unrolled + 1
-            usual = float(math.ceil(trips / unrolled))
-        limits.append(
-            _LoopLimit(
-                header,
-                frozenset(into) - blocks,
-                rounds * loop.entries,
-                per_entry,
-                usual,
-            )
-        )
-    return limits
-
-
-def _unrolled_shares(graph: FlowGraph, profile: PtxProfile) -> dict[int, float]:
-    """The share of a loop's iterations that each execution of an unrolled block saves."""
-    lines, products = _lines(profile), _products_by_loop(profile)
-    shares: dict[int, float] = {}
-    for block in range(len(graph.blocks)):
-        for number, unrolled in _unrolling(graph, [block], lines, products).items():
-            if profile.loops[number].iterations:
-                share = (unrolled - 1) / profile.loops[number].iterations
-                shares[block] = max(shares.get(block, 0.0), share)
-    return shares
-
-
-def _unlikely_blocks(graph: FlowGraph) -> set[int]:
-    """Blocks for rare cases: calls of the compiler's own functions, and diverged warps."""
-    names = graph.code.functions
-    unlikely = {
-        call.block
-        for call in graph.calls
-        if "__internal_" in names.get(graph.instructions(call.function)[0].address, "")
-    }
-    for edge in graph.edges:
-        if edge.source >= 0 and edge.destination not in (EXIT, edge.source + 1):
-            diverged = graph.instructions(edge.source)[-1].opcode.startswith("BRA.DIV")
-            unlikely |= {edge.destination} if diverged else set()
-    return unlikely
+    return (2 if name in MERGED else 3), times, opcode
 
 
 def _block_warps(
     graph: FlowGraph, profile: PtxProfile, block_lanes: Floats, edge_lanes: Floats
 ) -> Floats:
-    """The executions by warps: a block has as many threads a warp as its PTX instructions."""
-    ratio = {
-        count.line: count.warps / count.lanes
-        for count in profile.counts
-        if count.lanes and not count.guarded
-    }
+    """The executions by warps: a block has as many threads a warp as its PTX instructions.
+
+    Those count that are executed at least as often as the block, and of these the ones that are
+    executed least: others were moved into it.
+    """
     heaviest: dict[int, tuple[float, int]] = {}
     for edge, lanes in zip(graph.edges, edge_lanes.tolist(), strict=True):
         heaviest[edge.destination] = max(
             heaviest.get(edge.destination, (0.0, ENTRY)), (lanes, edge.source)
         )
+    unrolled = _unrolled_densities(graph, profile)
     density = np.full(len(graph.blocks), 1 / WARP_SIZE)
     for block in range(len(graph.blocks)):
-        known = [
-            ratio[step.ptx_line]
+        counts = [
+            profile.lines[step.ptx_line]
             for step in graph.instructions(block)
-            if step.ptx_line in ratio and step.predicate in _ALWAYS and step.name not in _PLACELESS
+            if step.ptx_line in profile.lines
+            and step.is_unconditional
+            and step.name not in _PLACELESS
         ]
+        least = block_lanes[block] * (1 - _EQUAL)
+        known = [count for count in counts if not count.guarded and count.lanes > least]
+        fewest = min((count.lanes for count in known), default=0.0) * (1 + _EQUAL)
         _, before = heaviest.get(block, (0.0, ENTRY))
-        if known:
-            density[block] = median_low(known)
+        iterations, of_rounds = unrolled.get(block, (0.0, 0.0))
+        if fewest and iterations <= fewest <= iterations * (1 + _EQUAL) ** 2:
+            density[block] = of_rounds
+        elif fewest:
+            density[block] = median_low(
+                [count.warps / count.lanes for count in known if count.lanes <= fewest]
+            )
         elif before >= 0:  # as many threads a warp as most come with
             density[block] = density[before]
     warps: Floats = block_lanes * density
     return warps
+
+
+def _unrolled_densities(graph: FlowGraph, profile: PtxProfile) -> dict[int, tuple[float, float]]:
+    """The warps per thread of code that holds the bodies of loops, where their trips are known.
+
+    Returns:
+        By block, how often threads execute the loop of the PTX, and the warps per thread.
+    """
+    codes = unrolled_code(graph, profile)
+    densities = {}
+    for code in codes:
+        loop = profile.loops[code.loop]
+        if code.copies not in loop.unrolled:
+            continue
+        lanes = loop.unrolled[code.copies].total
+        warps = loop.unrolled_warps[code.copies].total
+        longer = [other.copies for other in codes if other.loop == code.loop]
+        longer = [copies for copies in longer if copies > code.copies and copies in loop.unrolled]
+        pair = (min(longer, default=0), code.copies)
+        if longer and pair in loop.rest_warps:
+            lanes -= min(longer) / code.copies * loop.unrolled[min(longer)].total
+            warps = loop.rest_warps[pair]
+        elif longer:
+            saved = min(longer) / code.copies
+            lanes -= saved * loop.unrolled[min(longer)].total
+            warps -= saved * loop.unrolled_warps[min(longer)].total
+        if lanes > 0:
+            density = min(max(warps / lanes, 1 / WARP_SIZE), 1.0)
+            densities[code.block] = loop.iterations, density
+    return densities
 
 
 def _edge_warps(

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, pairwise
-from typing import Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from memlab.device.emulator.program.code_layout import loop_branches, successors
+import numpy as np
+
+from memlab.device.emulator.codegen.layout import UNROLLINGS
+from memlab.device.emulator.codegen.stretches import is_partial
+from memlab.device.emulator.program.code_layout import loop_branches
+from memlab.device.emulator.program.polling_loops import find_polling_loops
 from memlab.device.emulator.program.program import Program
-from memlab.device.machine_code.linear_program import LinearProgram
+from memlab.device.emulator.ptx.parser import Immediate, Instruction, Register
 
-_Edge: TypeAlias = tuple[int, int]  # the last instruction of a block, and the first of another
-_End: TypeAlias = tuple[Literal["in", "out"], int]  # a block's first or last instruction
-
-_ENTRY_BONUS = 0.1  # of all threads entering a loop; to miss a total by as many costs 1
-_MOST_OPEN_FLOWS = 1000
+SEVERAL = "several"
+"""The opcode of an instruction that is executed as several, one behind the other."""
+_INTEGER_ADDITIONS = ("add.s", "add.u")
+_LEFT_ELSEWHERE = 0.01  # of a loop's entries
+_WHOLE_TOLERANCE = 1e-6  # trips per entry that count as a whole number
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class PtxCount:
         warps: Executions by warps.
         guarded: Whether it has a predicate.
         loop: The innermost loop that holds it; -1 for none.
+        increment: The constant that it adds to its own register, as that of a loop's counter; 0 of
+            other instructions.
     """
 
     line: int
@@ -38,6 +43,20 @@ class PtxCount:
     warps: float
     guarded: bool
     loop: int
+    increment: int = 0
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How often an unrolled loop is executed, but for the trips that remain each time.
+
+    Attributes:
+        entries: How often it is entered.
+        total: How often it is executed.
+    """
+
+    entries: float
+    total: float
 
 
 @dataclass(frozen=True)
@@ -47,15 +66,45 @@ class PtxLoop:
     Attributes:
         iterations: How often threads executed it.
         entries: How often threads entered it.
+        unrolled: What threads would do if it were unrolled, by the factor; empty where threads wait
+            in it for others, since then the trips of those who go on are not told apart.
+        unrolled_warps: The same of warps of which some thread does it.
+        rest_warps: How often warps execute it for the trips that remain, by the factor of the
+            unrolled loop and that of the code for the rest; empty where that is not known.
     """
 
     iterations: float
     entries: float
+    unrolled: Mapping[int, Rounds] = field(default_factory=dict)
+    unrolled_warps: Mapping[int, Rounds] = field(default_factory=dict)
+    rest_warps: Mapping[tuple[int, int], float] = field(default_factory=dict)
 
     @property
     def trips(self) -> float:
         """Its iterations each time that a thread enters it; 0 if none does."""
         return self.iterations / self.entries if self.entries else 0.0
+
+    @property
+    def is_even(self) -> bool:
+        """Whether threads make the same number of trips each time, as far as that is known."""
+        whole = round(self.trips)
+        return abs(self.trips - whole) < _WHOLE_TOLERANCE and all(
+            abs(rounds.total - self.entries * (whole // unrolled))
+            <= _WHOLE_TOLERANCE * self.iterations
+            for unrolled, rounds in self.unrolled.items()
+        )
+
+    def rounds_unrolled(self, unrolled: int) -> float:
+        """How often threads execute the loop if it is unrolled, but for the trips that remain.
+
+        Where that was not recorded, half of a round remains of unequal trips, in the mean.
+        """
+        if unrolled in self.unrolled:
+            return self.unrolled[unrolled].total
+        if self.is_even:
+            return self.entries * (round(self.trips) // unrolled)
+        rest = (unrolled - 1) / 2 if self.trips > unrolled else 0.0
+        return self.entries * (self.trips - rest) / unrolled
 
 
 @dataclass(frozen=True)
@@ -72,36 +121,90 @@ class PtxProfile:
     counts: tuple[PtxCount, ...]
     loops: tuple[PtxLoop, ...]
 
+    @cached_property
+    def lines(self) -> Mapping[int, PtxCount]:
+        """The counts by line of the PTX.
 
-def ptx_profile(program: Program, lanes: Sequence[float], warps: Sequence[float]) -> PtxProfile:
+        Of a function that is inlined in several places, the counts of a line add up. An instruction
+        that is executed as several, one behind the other, is counted once; its opcode is `SEVERAL`.
+        """
+        lines: dict[int, PtxCount] = {}
+        before: PtxCount | None = None
+        for count in self.counts:
+            known = lines.get(count.line)
+            if known is None:
+                lines[count.line] = count
+            elif before is not None and before.line == count.line:
+                most = max(known.lanes, count.lanes)
+                lines[count.line] = replace(known, opcode=SEVERAL, lanes=most)
+            else:
+                lines[count.line] = replace(
+                    known,
+                    lanes=known.lanes + count.lanes,
+                    warps=known.warps + count.warps,
+                    guarded=known.guarded or count.guarded,
+                )
+            before = count
+        return lines
+
+
+def ptx_profile(
+    program: Program,
+    lanes: Sequence[float],
+    warps: Sequence[float],
+    rounds: Sequence[float],
+    rests: Sequence[float],
+) -> PtxProfile:
     """Describe the executions of a program, of the whole grid or of any part of it.
 
     Args:
         program: The program.
         lanes: Executions of each instruction by threads.
         warps: Executions of each instruction by warps.
+        rounds: How often its loops were entered and repeated, as in `Tally.rounds`.
+        rests: What remained behind the rounds of unrolled loops, as in `Tally.rests`.
     """
-    steps = program.steps
+    steps, heads = program.steps, program.loop_heads
+    by_head = np.reshape(rounds, (2, len(heads), 2, len(UNROLLINGS)))
+    rests_by_head = np.reshape(rests, (len(heads), len(UNROLLINGS), len(UNROLLINGS)))
+    waits = {
+        *find_polling_loops(program),
+        *(index for index, step in enumerate(steps) if is_partial(step)),
+    }
     spans = sorted(
         ((head, ends[-1]) for head, ends in loop_branches(steps).items()),
         key=lambda span: span[1] - span[0],
     )
     innermost = [-1] * len(steps)
+    loops = []
     for number, (head, end) in enumerate(spans):
         for index in range(head, end + 1):
             if innermost[index] < 0:
                 innermost[index] = number
-    flows = _branch_flows(program, lanes, spans)
-    loops = []
-    for head, end in spans:
-        entries = sum(
-            flow
-            for (source, place), flow in flows.items()
-            if place == head and not head <= source <= end
+        by_lanes, by_warps = (
+            {unrolled: Rounds(*pair) for unrolled, *pair in zip(UNROLLINGS, *columns, strict=True)}
+            for columns in by_head[:, heads.index(head)].tolist()
         )
-        if head == 0:
-            entries += lanes[0]
-        loops.append(PtxLoop(lanes[head], min(entries, lanes[head])))
+        together = waits.isdisjoint(range(head, end + 1))
+        remaining = rests_by_head[heads.index(head)].tolist()
+        # Of a loop that is left elsewhere than at its end too, the rests are not known.
+        all_left = abs(remaining[0][0] - by_warps[1].entries) <= _LEFT_ELSEWHERE * remaining[0][0]
+        loops.append(
+            PtxLoop(
+                by_lanes[1].total,
+                by_lanes[1].entries,
+                by_lanes if together else {},
+                by_warps if together else {},
+                {
+                    (unrolled, smaller): times
+                    for unrolled, row in zip(UNROLLINGS, remaining, strict=True)
+                    for smaller, times in zip(UNROLLINGS, row, strict=True)
+                    if smaller < unrolled
+                }
+                if together and all_left
+                else {},
+            )
+        )
     return PtxProfile(
         threads=lanes[0] if lanes else 0.0,
         counts=tuple(
@@ -112,6 +215,7 @@ def ptx_profile(program: Program, lanes: Sequence[float], warps: Sequence[float]
                 warps=warps[index],
                 guarded=step.instruction.guard is not None,
                 loop=innermost[index],
+                increment=_increment(step.instruction),
             )
             for index, step in enumerate(steps)
         ),
@@ -119,81 +223,10 @@ def ptx_profile(program: Program, lanes: Sequence[float], warps: Sequence[float]
     )
 
 
-def _branch_flows(
-    program: Program, lanes: Sequence[float], spans: Sequence[tuple[int, int]]
-) -> dict[_Edge, float]:
-    """The threads that go from the end of one basic block to the start of another.
-
-    As many threads leave a block as end it, and as many enter one as begin it: an unknown flow
-    follows wherever it is the only one.
-    """
-    steps = program.steps
-    starts = {0}
-    for index in range(len(steps)):
-        following = successors(steps, index)
-        if following != [index + 1]:
-            starts.update(following, (index + 1,))
-    blocks = list(pairwise(sorted({*starts, len(steps)})))
-    totals: dict[_End, float] = {}
-    members: dict[_End, list[_Edge]] = defaultdict(list)
-    for start, stop in blocks:
-        end = stop - 1
-        totals["in", start] = _threads(program, lanes, range(start, stop))
-        totals["out", end] = _threads(program, lanes, range(end, start - 1, -1))
-        for place in dict.fromkeys(successors(steps, end)):
-            members["out", end].append((end, place))
-            members["in", place].append((end, place))
-    totals["in", 0] -= lanes[0]
-    known: dict[_Edge, float] = {}
-    waiting = list(members)
-    while waiting:
-        key = waiting.pop()
-        unknown = [edge for edge in members[key] if edge not in known]
-        if len(unknown) == 1 and key in totals:
-            (edge,) = unknown
-            known[edge] = max(totals[key] - sum(known.get(other, 0.0) for other in members[key]), 0)
-            waiting += [("out", edge[0]), ("in", edge[1])]
-    _add_open_flows(known, totals, members, spans)
-    return known
-
-
-def _add_open_flows(
-    known: dict[_Edge, float],
-    totals: Mapping[_End, float],
-    members: Mapping[_End, list[_Edge]],
-    spans: Sequence[tuple[int, int]],
-) -> None:
-    """Add the flows that the totals leave open: as many threads as can be enter each loop.
-
-    A thread that comes to a loop enters it as a rule, and a loop that few threads entered would
-    have to repeat more often for them.
-    """
-    edges = [
-        edge for edge in dict.fromkeys(chain.from_iterable(members.values())) if edge not in known
-    ]
-    ends = [end for end in totals if any(edge not in known for edge in members[end])]
-    rest = {end: totals[end] - sum(known.get(edge, 0.0) for edge in members[end]) for end in ends}
-    scale = max(rest.values(), default=0.0)
-    if not 0 < len(edges) <= _MOST_OPEN_FLOWS or scale <= 0:
-        return
-    program = LinearProgram()
-    numbers = {edge: program.add_variable() for edge in edges}
-    for head, last in spans:
-        for edge, number in numbers.items():
-            if edge[1] == head and not head <= edge[0] <= last:
-                program.add_cost(number, -_ENTRY_BONUS)
-    for end in ends:
-        row = {numbers[edge]: 1.0 for edge in members[end] if edge in numbers}
-        program.prefer_equal(row, rest[end] / scale, 1.0, 1.0)
-    flows = program.solve()
-    if flows is not None:
-        known.update((edge, float(flows[number]) * scale) for edge, number in numbers.items())
-
-
-def _threads(program: Program, lanes: Sequence[float], indices: Iterable[int]) -> float:
-    """The threads at the first of some instructions; a guard hides those that it keeps off."""
-    for index in indices:
-        step = program.steps[index]
-        if step.instruction.guard is None or step.row.kind == "branch":
-            return lanes[index]
-    return 0.0
+def _increment(instruction: Instruction) -> int:
+    """What an instruction adds to the register that it reads and writes; 0 if it does not."""
+    match instruction.operands:
+        case (Register(written), Register(read), Immediate("int", constant)):
+            in_place = written == read and instruction.opcode.startswith(_INTEGER_ADDITIONS)
+            return constant if in_place else 0
+    return 0

@@ -37,7 +37,10 @@ class Launched:
             for index, step in enumerate(self.program.steps)
             if step.instruction.opcode == opcode
         )
-        return {name: values[index] for name, values in vars(self.tally).items()}
+        by_loop = ("rounds", "rests")
+        return {
+            name: values[index] for name, values in vars(self.tally).items() if name not in by_loop
+        }
 
 
 def kernel(body: str, parameters: str = "", functions: str = "", target: str = "sm_100") -> str:
@@ -89,7 +92,7 @@ def run(
     )
     if blocks is None:
         blocks = blocks_of(grid)
-    patterns, tally = Workspace(), Tally.zeros(len(program.steps))
+    patterns, tally = Workspace(), Tally.of(program)
     for first in range(0, len(blocks), chunk or len(blocks)):
         some = np.array(blocks[first : first + (chunk or len(blocks))])
         started = Chunk(program, launch, some, memory, patterns, observers=observers, source=source)

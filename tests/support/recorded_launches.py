@@ -214,7 +214,7 @@ def record_tally(tally: Tally) -> Record:
     return {
         name: f"{sum(counts)} {digest(','.join(map(str, counts)))}"
         for name, counts in vars(tally).items()
-        if any(counts)
+        if any(counts) and name not in ("rounds", "rests")  # they are by loop
     }
 
 

@@ -173,6 +173,8 @@ class Slot(Record):
     clock: int  # what it adds to the clock
     waits: int  # whether it is a collective that waits for the members of its mask
     polls: int  # whether a branch closes a loop that polls memory
+    loop: int  # the number of the loop that begins here; -1 for none
+    closes: int  # the number of the loop whose head a branch leads back to; -1 for none
     check: Pointer[
         Check
     ]  # of its one instruction, before it is executed: see `check_code`; or null
@@ -219,6 +221,15 @@ class LineAccess(Record):
     index: Int32
     warp: Int32
 
+
+UNROLLINGS = (1, 2, 4, 8, 16, 32)
+"""How often the body of a loop may follow itself in the machine code."""
+TRIP_CLASSES = UNROLLINGS[-1]
+"""The number of a trip, from 1, is counted modulo this, which all unrollings divide."""
+TRIP_COLUMNS = TRIP_CLASSES + len(UNROLLINGS)
+"""Trips by the remainder of their number, and those whose number is one of `UNROLLINGS`."""
+REST_COLUMNS = sum(UNROLLINGS[1:])
+"""The trips that remain after whole rounds, for each of `UNROLLINGS` but 1: 0 to one less."""
 
 LOCAL_LINES = 1 << 56
 """The least number of a line of local memory in `LineAccess`.
@@ -328,6 +339,19 @@ class Context(Record):
     path_lengths: Pointer[int]  # per warp of the first block: instructions of its path
     path_warps: Pointer[int]  # its executions of each instruction: changes from the one before
     path_lanes: Pointer[int]  # the same of its lanes
+    # --- How often loops are repeated each time they are entered: see `count_trip`
+    loops: int  # of the program
+    trips: Pointer[int]  # per loop: the trip that the lanes make which are in it
+    next_trips: Pointer[int]  # per loop: trips of the lanes that branch back to its head; else 0
+    trip_lanes: Pointer[int]  # per loop, `TRIP_COLUMNS`: executions of its head by lanes
+    trip_warps: Pointer[int]  # the same by warps
+    path_trip_lanes: Pointer[int]  # per warp of the first block and loop, the same of its lanes
+    path_trip_warps: Pointer[int]
+    # --- How many trips remain behind whole rounds of a loop: see `count_leaving`
+    parted: Pointer[int]  # per loop: whether lanes have left it before the others
+    left_at: Pointer[Word]  # per loop and warp: the remainders of the trips at which lanes left
+    rests: Pointer[int]  # per loop, `REST_COLUMNS`: warps by the most trips that remain for a lane
+    path_rests: Pointer[int]  # per warp of the first block and loop, the same
 
 
 ARRAY, PATTERN, SITE, ADDRESSES, STRETCH = map(dtype_of, (Array, Pattern, Site, Addresses, Slot))

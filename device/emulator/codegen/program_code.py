@@ -326,6 +326,7 @@ def _slots(
         for number, stretch in enumerate(members)
     }
     order = program.order
+    heads = {head: number for number, head in enumerate(program.loop_heads)}
     for record, stretch in zip(records, stretches, strict=True):
         start, stop = stretch.start, stretch.stop
         step = program.steps[start] if start < len(program.steps) else None
@@ -333,7 +334,8 @@ def _slots(
         record["start"], record["stop"] = start, stop
         record["kind"] = STRETCH_KINDS.index(kind)
         record["order"] = start if order is None else order.positions[start]
-        record["guard"] = -1
+        record["guard"] = record["closes"] = -1
+        record["loop"] = heads.get(start, -1)
         if step is None:
             continue
         record["next"] = numbers[max(stop, start + 1)]
@@ -347,7 +349,9 @@ def _slots(
             continue
         if kind == "branch":
             record["target"] = numbers[step.target]
-            record["polls"] = step.target <= start and step.target in loops
+            if step.target <= start:
+                record["polls"] = step.target in loops
+                record["closes"] = heads.get(step.target, -1)
     return records
 
 

@@ -27,7 +27,15 @@ from memlab.device.emulator.codegen.lanes import (
     reduce,
     splat,
 )
-from memlab.device.emulator.codegen.layout import STRETCH_KINDS, Context, Groups, Slot
+from memlab.device.emulator.codegen.layout import (
+    REST_COLUMNS,
+    STRETCH_KINDS,
+    TRIP_CLASSES,
+    TRIP_COLUMNS,
+    Context,
+    Groups,
+    Slot,
+)
 from memlab.device.emulator.codegen.records import Lanes, Pointer, Word, pointer_to
 from memlab.device.emulator.codegen.stretch_code import STRETCH_TYPE
 from memlab.device.emulator.isa.values import Value, where
@@ -325,6 +333,91 @@ def _extend_path(context: Context, start: int, stop: int) -> None:
         context.path_continues = 1
 
 
+@compiled
+def count_trip(context: Context, loop: int) -> None:
+    """Count that the running group is at the head of a loop.
+
+    Lanes that enter a loop together reconverge before they enter it again. So those that come from
+    its end have all made the same number of trips, and one counter for a loop is enough.
+    """
+    trip = context.next_trips[loop] + 1
+    context.trips[loop] = trip
+    context.next_trips[loop] = 0
+    place = loop * TRIP_COLUMNS + (trip & (TRIP_CLASSES - 1))
+    is_power = trip <= TRIP_CLASSES and trip & (trip - 1) == 0
+    power = loop * TRIP_COLUMNS + TRIP_CLASSES + count_bits(trip - 1)
+    context.trip_lanes[place] += context.lanes_running
+    context.trip_warps[place] += context.warps_running
+    if trip == 1 and context.parted[loop]:  # lanes have left it elsewhere than at its end
+        context.parted[loop] = 0
+        for warp in range(context.warps):
+            context.left_at[loop * context.warps + warp] = 0
+    if is_power:
+        context.trip_lanes[power] += context.lanes_running
+        context.trip_warps[power] += context.warps_running
+    if context.path:
+        mask, row = context.mask, context.loops * TRIP_COLUMNS
+        for warp in range(context.warps_per_block):
+            if mask[warp]:
+                lanes, start = count_bits(mask[warp]), warp * row
+                context.path_trip_lanes[start + place] += lanes
+                context.path_trip_warps[start + place] += 1
+                if is_power:
+                    context.path_trip_lanes[start + power] += lanes
+                    context.path_trip_warps[start + power] += 1
+
+
+@compiled
+def _count_rests(rests: Pointer[int], at: int, count: int) -> None:
+    """Count warps whose lanes left a loop at some trips, as bits, in the columns of `rests`."""
+    unrolled, column, word = TRIP_CLASSES, REST_COLUMNS, at
+    while unrolled > 1:
+        column -= unrolled
+        below = word
+        shift = 1
+        while shift < unrolled:
+            below |= below >> shift
+            shift *= 2
+        rests[column + count_bits(below) - 1] += count
+        unrolled //= 2
+        word = (word | word >> unrolled) & ((1 << unrolled) - 1)
+
+
+@compiled
+def count_leaving(context: Context, loop: int, staying: int) -> None:
+    """Count the lanes that leave a loop at its end, where `taken` are those that stay in it.
+
+    Where they all have stayed together until now, one of them stands for all.
+    """
+    mask, taken, rests = context.mask, context.taken, context.rests + loop * REST_COLUMNS
+    at = 1 << (context.trips[loop] & (TRIP_CLASSES - 1))
+    left_at, together = context.left_at + loop * context.warps, context.parted[loop] == 0
+    context.parted[loop] = staying != 0
+    all_leave = together and staying == 0
+    if all_leave:
+        _count_rests(rests, at, context.warps_running)
+        if not context.path:
+            return
+    for warp in range(context.warps):
+        if mask[warp] & ~taken[warp]:
+            left_at[warp] |= at
+            if taken[warp] == 0:
+                if not all_leave:
+                    _count_rests(rests, left_at[warp], 1)
+                if context.path and warp < context.warps_per_block:
+                    place = (warp * context.loops + loop) * REST_COLUMNS
+                    _count_rests(context.path_rests + place, left_at[warp], 1)
+                left_at[warp] = 0
+
+
+@compiled
+def count_slot(context: Context, slot: Slot) -> int:
+    """Count the instructions of a slot that the running group executes."""
+    if slot.loop >= 0:
+        count_trip(context, slot.loop)
+    return count_range(context, slot.start, max(slot.stop, slot.start + 1))
+
+
 @compiled(exported=True)
 def execute(context: Context, slot: Slot, mask: Pointer[Word]) -> int:
     """Call the stretch of a slot for each warp with lanes; gives its faults."""
@@ -372,12 +465,12 @@ def advance(context: Context) -> int:
                 mask = context.taken
             context.asks_python = must_report(context, slot.check[0], mask)
             if context.asks_python:
-                return count_range(context, slot.start, slot.stop)
+                return count_slot(context, slot)
         context.run += 1
         if execute_slot(context, slot):
             return Status.FAULT
     if slot.kind != _END:
-        count_range(context, slot.start, max(slot.stop, slot.start + 1))
+        count_slot(context, slot)
     return Status.RUNNING
 
 
@@ -394,17 +487,23 @@ def transfer(context: Context) -> int:
         return leave(context)
     if slot.kind == _PYTHON:
         return Status.AT_PYTHON
+    count = context.lanes_running
     if slot.guard >= 0 or slot.polls:
         count = evaluate_guard(context)
-        if count == 0:
-            return jump(context, slot.next)
-        if slot.polls:
-            return Status.POLLS
+    if slot.closes >= 0:
         if count < context.lanes_running:
-            if slot.kind == _BRANCH:
-                return split(context, slot.target, slot.next)
-            # Lanes that exit or wait lie lowest: they go on here, and the others behind.
-            split(context, context.slot, slot.next)
+            count_leaving(context, slot.closes, count)
+        if count:
+            context.next_trips[slot.closes] = context.trips[slot.closes]
+    if count == 0:
+        return jump(context, slot.next)
+    if slot.polls:
+        return Status.POLLS
+    if count < context.lanes_running:
+        if slot.kind == _BRANCH:
+            return split(context, slot.target, slot.next)
+        # Lanes that exit or wait lie lowest: they go on here, and the others behind.
+        split(context, context.slot, slot.next)
     if slot.kind == _BRANCH:
         return jump(context, slot.target)
     if slot.kind == _EXIT:

@@ -15,8 +15,10 @@ from memlab.device.emulator.codegen.layout import (
     COUNTERS,
     MOST_PATTERNS,
     PATTERN,
+    REST_COLUMNS,
     SPACES,
     STRETCH_KINDS,
+    TRIP_COLUMNS,
 )
 from memlab.device.emulator.codegen.program_code import NativeProgram
 from memlab.device.emulator.machine.memory import READ_ONLY, GlobalMemory, Segment
@@ -79,6 +81,9 @@ class ChunkContext:
         lanes_change: By instruction, how many lanes more execute it than the one before.
         warps_change: The same of warps.
         warp_work: The instructions that each warp has executed since it began, but for control.
+        trips: Executions of each loop's head by lanes and by warps, shape (2, loops,
+            `TRIP_COLUMNS`).
+        rests: Warps that have left each loop, shape (loops, `REST_COLUMNS`).
         mask: The lanes of the running group.
         live: The lanes that have not exited.
         taken: Lanes whose guard holds at the current branch.
@@ -109,6 +114,15 @@ class ChunkContext:
         self.lanes_change = self.point("lanes_change", np.zeros(steps + 1, np.int64))
         self.warps_change = self.point("warps_change", np.zeros(steps + 1, np.int64))
         self.warp_work = self.point("warp_work", np.zeros(warps, np.int64))
+        loops = len(native.program.loop_heads)
+        self.trips = np.zeros((2, loops, TRIP_COLUMNS), np.int64)
+        self.point("trip_lanes", self.trips[0])
+        self.point("trip_warps", self.trips[1])
+        self.point("trips", np.zeros(loops, np.int64))
+        self.rests = self.point("rests", np.zeros((loops, REST_COLUMNS), np.int64))
+        self._parted = self.point("parted", np.zeros(loops, np.int64))
+        self._left_at = self.point("left_at", np.zeros((loops, warps), np.uint32))
+        self._next_trips = self.point("next_trips", np.zeros(loops, np.int64))
         self.remote = np.zeros((2, steps), np.int64)
         self.receivers = self.point("receivers", np.zeros(steps, np.int64))
         for name, counts in zip(("remote_requests", "remote_sectors"), self.remote, strict=True):
@@ -135,6 +149,7 @@ class ChunkContext:
             ("warps_per_block", threads.grid.padded_threads // WARP_SIZE),
             ("cluster_blocks", cluster_blocks),
             ("steps", steps),
+            ("loops", loops),
             ("array_count", len(memory.allocations)),
             ("unit_shift", memory.unit_bytes.bit_length() - 1),
             ("version", workspace.first_version()),
@@ -165,6 +180,8 @@ class ChunkContext:
         self.mask[warps:] = 0
         self.warp_work[:] = 0
         self.arrays["loaded"] = self.arrays["stored"] = 0
+        for begun in (self._next_trips, self._parted, self._left_at):
+            begun[:] = 0
         self["slot"], self["limit"], self["clock"] = 0, -1, 0
         self["warps_running"] = warps
         self["lanes_running"] = self["lanes_live"] = len(blocks) * threads.grid.threads
@@ -180,6 +197,8 @@ class ChunkContext:
             self.lanes_off,
             self.lanes_change,
             self.warps_change,
+            self.trips,
+            self.rests,
         ):
             counts[:] = 0
 

@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.codegen.layout import ACCESS, EVENT, LAST_ACCESS, RANGE, SPACES
+from memlab.device.emulator.codegen.layout import (
+    ACCESS,
+    EVENT,
+    LAST_ACCESS,
+    RANGE,
+    REST_COLUMNS,
+    SPACES,
+    TRIP_COLUMNS,
+)
 from memlab.device.emulator.machine.observer import ExecutionPolicy
+from memlab.device.emulator.machine.tally import rests_of, rounds_of
 from memlab.device.properties import WARP_SIZE
 
 if TYPE_CHECKING:
@@ -108,10 +117,16 @@ class WarpExecutions:
     Attributes:
         warps: Executions, shape (warps, instructions).
         lanes: The sum of the lanes over them, guards aside; the same shape.
+        rounds: How often each warp entered and repeated loops, as in `Tally.rounds`, shape (warps,
+            2, loops, 2, unrollings).
+        rests: What remained behind the rounds, as in `Tally.rests`, shape (warps, loops,
+            unrollings, unrollings).
     """
 
     warps: IntArray
     lanes: IntArray
+    rounds: IntArray
+    rests: IntArray
 
 
 class ExecutionTrace(ExecutionPolicy):
@@ -148,6 +163,11 @@ class ExecutionTrace(ExecutionPolicy):
         changes = len(lengths), context["steps"] + 1
         self._warps = context.point("path_warps", np.zeros(changes, np.int64))
         self._lanes = context.point("path_lanes", np.zeros(changes, np.int64))
+        trips = len(lengths), context["loops"], TRIP_COLUMNS
+        self._trip_lanes = context.point("path_trip_lanes", np.zeros(trips, np.int64))
+        self._trip_warps = context.point("path_trip_warps", np.zeros(trips, np.int64))
+        rests = len(lengths), context["loops"], REST_COLUMNS
+        self._rests = context.point("path_rests", np.zeros(rests, np.int64))
         context.point("last_accesses", np.zeros(context["steps"], LAST_ACCESS))
 
     def path(self) -> WarpPath:
@@ -170,7 +190,8 @@ class ExecutionTrace(ExecutionPolicy):
     def executions(self) -> WarpExecutions:
         """How often the first block's warps executed each instruction."""
         warps, lanes = (np.cumsum(c, axis=1)[:, :-1] for c in (self._warps, self._lanes))
-        return WarpExecutions(warps, lanes)
+        trips = np.stack((self._trip_lanes, self._trip_warps), axis=1)
+        return WarpExecutions(warps, lanes, rounds_of(trips), rests_of(self._rests))
 
     def accesses(self) -> GlobalAccesses:
         """The accesses to global memory, as far as they are kept."""

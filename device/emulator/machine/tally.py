@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
+from numpy.typing import NDArray
 
-from memlab.device.emulator.codegen.layout import COUNTERS
+from memlab.device.emulator.codegen.layout import COUNTERS, TRIP_CLASSES, UNROLLINGS
 from memlab.device.emulator.codegen.program_code import NativeProgram
 from memlab.device.emulator.machine.context import ChunkContext
-from memlab.device.emulator.program.program import counts_itself
+from memlab.device.emulator.program.program import Program, counts_itself
 
 
 @dataclass
@@ -34,6 +35,15 @@ class Tally:
             none of these.
         remote_sectors: Sectors of these.
         receivers: Blocks to which copies to several blocks were written, of all lanes.
+        rounds: Of each loop, in the order of `Program.loop_heads`, if it were unrolled by each of
+            `UNROLLINGS`: how often it would be entered, and how often it would be executed, but for
+            the trips that remain. First by lanes, then by warps of which a lane does so. Shape (2,
+            loops, 2, unrollings), flat.
+        rests: Of each loop, unrolled by the first of two of `UNROLLINGS`, how often warps execute
+            the loop for the trips that remain, unrolled by the second one, which is less; 0 where
+            it is not. As many as the lane for which most remain. Shape (loops, unrollings,
+            unrollings), flat. The first column of the first row is how often warps left the loop at
+            its end.
     """
 
     lanes: list[int]
@@ -48,11 +58,20 @@ class Tally:
     remote_requests: list[int]
     remote_sectors: list[int]
     receivers: list[int]
+    rounds: list[int]
+    rests: list[int]
 
     @classmethod
-    def zeros(cls, instructions: int) -> Tally:
+    def of(cls, program: Program) -> Tally:
+        """A tally of zeros for a program."""
+        return cls.zeros(len(program.steps), len(program.loop_heads))
+
+    @classmethod
+    def zeros(cls, instructions: int, loops: int = 0) -> Tally:
         """A tally of zeros."""
-        return cls(*([0] * instructions for _ in fields(cls)))
+        each = len(UNROLLINGS)
+        sizes = {"rounds": 4 * loops * each, "rests": loops * each**2}
+        return cls(*([0] * sizes.get(field.name, instructions) for field in fields(cls)))
 
     @classmethod
     def sum(cls, tallies: Sequence[Tally]) -> Tally:
@@ -85,4 +104,30 @@ def tally_of(native: NativeProgram, context: ChunkContext) -> Tally:
     names = ("requests", "sectors", "wavefronts", "excessive")
     columns = [lanes, warps, *(counts[name] for name in names), requested, used, counts["words"]]
     columns.extend([*context.remote, context.receivers])
+    columns += [rounds_of(context.trips).reshape(-1), rests_of(context.rests).reshape(-1)]
     return Tally(*(column.tolist() for column in columns))
+
+
+def rounds_of(trips: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The columns of `Tally.rounds` from those that the machine code counts (`count_trip`).
+
+    A loop that is unrolled by n makes a round of every n trips: those whose number n divides.
+    """
+    entered = trips[..., TRIP_CLASSES:]
+    rounds = [trips[..., 0:TRIP_CLASSES:unrolling].sum(-1) for unrolling in UNROLLINGS]
+    return np.stack((entered, np.stack(rounds, axis=-1)), axis=-2)
+
+
+def rests_of(rests: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The columns of `Tally.rests` from those that the machine code counts (`count_leaving`)."""
+    each = len(UNROLLINGS)
+    found = np.zeros((*rests.shape[:-1], each, each), np.int64)
+    start = 0
+    for number, unrolled in enumerate(UNROLLINGS[1:], 1):
+        warps = rests[..., start : start + unrolled]
+        start += unrolled
+        for smaller in range(number):
+            rounds = np.arange(unrolled) // UNROLLINGS[smaller]
+            found[..., number, smaller] = (warps * rounds).sum(-1)
+    found[..., 0, 0] = rests[..., : UNROLLINGS[1]].sum(-1)
+    return found

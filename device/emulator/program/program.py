@@ -164,6 +164,11 @@ class Program:
         """The order of its basic blocks; None where it is that of the instructions."""
         return find_block_order(self.steps)
 
+    @cached_property
+    def loop_heads(self) -> tuple[int, ...]:
+        """The first instruction of each loop, ascending."""
+        return tuple(sorted(loop_branches(self.steps)))
+
 
 def load_program(
     module: Module,

@@ -9,6 +9,8 @@ import pytest
 from launches import launch_of
 from paths import REPOSITORY
 
+from benchmarks.truth.cases import all_cases
+from benchmarks.truth.measured import measured_launches
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
 from memlab.device.devices import launch_limits
@@ -36,6 +38,10 @@ LAUNCHES = {
 }
 
 
+def profile_of(program, tally):
+    return ptx_profile(program, tally.lanes, tally.warps, tally.rounds, tally.rests)
+
+
 def hardware_row(kernel, parameters):
     with (REPOSITORY / "docs/results/h200-counters.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["source"] == "hardware"]
@@ -54,7 +60,7 @@ def test_instructions_are_those_that_an_h200_executed(kernel):
     tally = counting.count_grid(execution, cost, ignore_progress).tally
     graph = flow_graph(disassemble(compiled.cubin, launch.entry, (9, 0)))
 
-    executions = project(graph, ptx_profile(execution.program, tally.lanes, tally.warps))
+    executions = project(graph, profile_of(execution.program, tally))
 
     truth = hardware_row(launch.kernel, launch.parameters)
     assert executions.warps.sum() == pytest.approx(float(truth["warp_instructions"]), rel=0.005)
@@ -67,6 +73,89 @@ def test_instructions_are_those_that_an_h200_executed(kernel):
         if edge.source != ENTRY:
             leave[edge.source] += lanes
     assert enter == pytest.approx(leave)
+
+
+# Of what each instruction's executions differ in, relative to the sum of all: by warps, and by
+# threads. Where lanes part, the hardware keeps them apart for longer in `csr-random-thread`.
+EXECUTED = {
+    "argmax-rows": (0.01, 0.003),
+    "csr-random-thread": (0.03, 0.001),
+    "run-starts": (0.001, 0.001),
+    "sum-atomic-1m": (0.001, 0.001),
+}
+
+
+@pytest.mark.parametrize("name", EXECUTED)
+def test_each_instruction_is_executed_as_often_as_on_an_h200(name):
+    """Loops of unequal trips, unrolled, with code for the trips that remain."""
+    with (REPOSITORY / "tests/data/h200-executed-code.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["launch"] == name]
+    (case,) = (case for case in all_cases() if case.name == name)
+    launch = case.launch()
+    compiled = compile_launch(launch, (9, 0))
+    graph = flow_graph(disassemble(compiled.cubin, launch.entry, (9, 0)))
+    steps = {step.address: step.opcode for step in graph.code.instructions}
+    if any(steps.get(int(row["address"])) != row["instruction"] for row in rows):
+        pytest.skip("this NVRTC makes other machine code than that which the H200 executed")
+    execution = Execution.of(launch, compiled, seed=0)
+    cost = representative_block.record_block(execution).lane_instructions_per_block
+    tally = counting.count_grid(execution, cost, ignore_progress).tally
+
+    executions = project(graph, profile_of(execution.program, tally))
+
+    for column, found, most in zip(
+        ("warps", "threads"), (executions.warps, executions.lanes), EXECUTED[name], strict=True
+    ):
+        measured = np.array([float(row[column]) for row in rows])
+        assert np.abs(found[: len(rows)] - measured).sum() <= most * measured.sum()
+
+
+def test_an_integer_loop_takes_the_widest_code_as_on_an_h200():
+    """Only the loop's counter shows how often ptxas holds its body."""
+    (case,) = (case for case in all_cases() if case.name == "multiply-adds")
+    launch = case.launch()
+    compiled = compile_launch(launch, (9, 0))
+    execution = Execution.of(launch, compiled, seed=0)
+    cost = representative_block.record_block(execution).lane_instructions_per_block
+    tally = counting.count_grid(execution, cost, ignore_progress).tally
+    graph = flow_graph(disassemble(compiled.cubin, launch.entry, (9, 0)))
+
+    executions = project(graph, profile_of(execution.program, tally))
+
+    truth = measured_launches()[case.name].counters
+    assert executions.warps.sum() == pytest.approx(truth["warp_instructions"], rel=1e-4)
+    assert executions.lanes.sum() == pytest.approx(truth["thread_instructions"], rel=1e-4)
+
+
+MULTIPLY_ADDS = """extern "C" __global__ void k(const unsigned *in, unsigned *out, int rounds) {
+    unsigned x = in[threadIdx.x];
+    for (int r = 0; r < rounds; ++r) x = x * 1664525u + 1013904223u;
+    out[threadIdx.x] = x;
+}"""
+
+
+@pytest.mark.parametrize("rounds", [1, 3, 4, 16, 21, 32, 67])
+def test_the_rounds_of_an_integer_loop_add_up(rounds):
+    """Wherever ptxas holds the body, its multiply-adds make as many steps of the recurrence."""
+    x, y = Buffer("in", (64,), "uint32", "in"), Buffer("out", (64,), "uint32", "inout")
+    launch = launch_of(MULTIPLY_ADDS, x, y, Scalar("rounds", "int32", rounds), blocks=1, threads=64)
+    compiled = compile_launch(launch, (9, 0))
+    execution = Execution.of(launch, compiled, seed=0)
+    tally = counting.count_grid(execution, 1.0, ignore_progress).tally
+    graph = flow_graph(disassemble(compiled.cubin, launch.entry, (9, 0)))
+
+    executions = project(graph, profile_of(execution.program, tally))
+
+    added, steps = {}, 0  # what so many steps in one add
+    for number in range(1, 65):
+        steps = (steps * 1664525 + 1013904223) % 2**32
+        added[steps] = number
+    made = sum(
+        lanes * added[int(step.operands[-1], 0) % 2**32]
+        for step, lanes in zip(graph.code.instructions, executions.lanes, strict=True)
+        if step.opcode == "IMAD" and not step.predicate
+    )
+    assert made == pytest.approx(64 * rounds, rel=1e-4)
 
 
 HALVING = """extern "C" __global__ void k(const float *in, float *out, int n) {
@@ -97,7 +186,7 @@ def test_threads_that_do_the_same_take_the_same_way(source, n):
     tally = counting.count_grid(execution, 1.0, ignore_progress).tally
     graph = flow_graph(disassemble(compiled.cubin, launch.entry, (9, 0)))
 
-    executions = project(graph, ptx_profile(execution.program, tally.lanes, tally.warps))
+    executions = project(graph, profile_of(execution.program, tally))
 
     per_thread = executions.edge_lanes / 256  # but for the one that stores
     assert per_thread == pytest.approx(np.round(per_thread), abs=1e-2)
