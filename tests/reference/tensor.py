@@ -1,7 +1,7 @@
 """Matrix products of a warp, and the distribution of matrices over its lanes, in NumPy.
 
-Every register of a warp is an array of shape (warps, 32). Products are summed in float64, in the
-order of k, and rounded once.
+Every register of a warp is an array of shape (warps, 32). Products of float64 are summed in the
+order of k. Narrower ones are aligned to the largest exponent of a sum and its addend, and cut.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -17,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.reference.arithmetic import fma_f64
+
+DATA = Path(__file__).parents[1] / "data"
 
 Lanes = NDArray[Any]
 Mask = NDArray[np.bool_]
@@ -92,6 +95,7 @@ def mma(opcode: str) -> Callable[..., Any]:
     assert match, opcode
     sparse, rows, depth, clamp = bool(match[1]), int(match[2]), int(match[3]), bool(match[4])
     accumulator, left_type, right_type, combine = match[5], match[6], match[7], match[8]
+    converted = left_type in ("e4m3", "e5m2")
     packed = _ELEMENTS[left_type][0]
     tables = (_a_table(depth >> sparse, packed, rows), _b_table(depth, packed), _c_table(rows))
     types = (left_type, right_type, accumulator)
@@ -111,18 +115,28 @@ def mma(opcode: str) -> Callable[..., Any]:
             batch, stored = np.arange(len(left))[:, None], np.arange(depth // 2)
             # One product for each row of A, whose own rows of B it takes.
             products = [
-                rounded_sum(
+                total_of(
                     left[:, [row]],
                     right[batch, places[:, row, stored]],
                     added[:, [row]],
-                    accumulator,
-                    clamp,
                 )
                 for row in range(rows)
             ]
             return _registers(np.concatenate(products, axis=1), tables[2])
-        total = rounded_sum(left, right, added, accumulator, clamp)
-        return _registers(total, tables[2])
+        return _registers(total_of(left, right, added), tables[2])
+
+    def total_of(left: Lanes, right: Lanes, added: Lanes) -> Lanes:
+        if accumulator in ("s32", "f64"):
+            return rounded_sum(left, right, added, accumulator, clamp)
+        if not converted:
+            return aligned_sum(left, right, added, types)
+        # The compiler makes two products of float16, of the halves of each register, and adds C.
+        total = np.zeros(added.shape, _RESULTS[accumulator])
+        for half in (0, 1):
+            some = np.arange(left.shape[2]) % 4 // 2 == half
+            halves = left[:, :, some], right[:, some], total.astype(np.float64)
+            total = aligned_sum(*halves, ("f16", "f16", accumulator))
+        return total + added.astype(total.dtype)
 
     return run
 
@@ -165,6 +179,58 @@ def stored_places(element: str, depth: int, metadata: Lanes, selector: int) -> T
             else:
                 places[:, row, number] = number // 2 * 4 + held
     return places
+
+
+_LEAST_EXPONENTS = {"f16": -14, "bf16": -126, "tf32": -126, "e4m3": -6, "e5m2": -14, "f32": -126}
+"""Of normal numbers."""
+
+
+def _exponents(values: Lanes, element: str) -> Lanes:
+    """The exponents of float64, as in a narrower type; of zeros, one below all others."""
+    exponents = np.frexp(values)[1] - 1
+    return np.where(values == 0, -10000, np.maximum(exponents, _LEAST_EXPONENTS[element]))
+
+
+def products_of_an_h100(instruction: str) -> dict[str, dict[str, Lanes]]:
+    """Matrices `a`, `b`, `c` and `d` as bits, by product; see `tests/data/README.md`."""
+    products: dict[str, dict[str, Lanes]] = {}
+    with np.load(DATA / "h100-products.npz") as arrays:
+        for key in arrays:
+            product, matrix = key.split()
+            if product.startswith(f"{instruction}."):
+                products.setdefault(product, {})[matrix] = arrays[key]
+    return products
+
+
+def aligned_sum(
+    left: Lanes, right: Lanes, added: Lanes, types: tuple[str, str, str], places: int = 25
+) -> Lanes:
+    """A B + C of float64 matrices as Hopper's tensor cores sum it, in the type of the result.
+
+    Args:
+        left: A, shape (products, rows, depth).
+        right: B, shape (products, depth, columns).
+        added: C, shape (products, rows, columns).
+        types: PTX's types of A, of B, and of C and the sum.
+        places: Binary places that are kept below the largest exponent.
+    """
+    of_a, of_b, result = types
+    exponents = _exponents(left, of_a)[..., None] + _exponents(right, of_b)[:, None]
+    of_c = _exponents(added, result)
+    largest = np.maximum(np.maximum(exponents.max(axis=2), of_c), -1000)
+    terms = np.concatenate([left[..., None] * right[:, None], added[:, :, None]], axis=2)
+    whole = np.trunc(np.ldexp(terms, (places - largest)[:, :, None]))
+    total = np.ldexp(whole.sum(axis=2), largest - places)
+    if result == "f16":
+        return total.astype(np.float16)
+    rounded = total.astype(np.float32)
+    beyond = (np.abs(rounded.astype(np.float64)) > np.abs(total)) & (np.abs(total) < 2.0**128)
+    rounded = np.where(beyond, np.nextafter(rounded, np.float32(0)), rounded)
+    if places < 23:
+        rounded = (rounded.view(np.uint32) & np.uint32(-1 << 23 - places & 0xFFFFFFFF)).view(
+            np.float32
+        )
+    return rounded
 
 
 def rounded_sum(left: Lanes, right: Lanes, added: Lanes, ptx_type: str, clamp: bool) -> Lanes:
@@ -225,6 +291,20 @@ def fragment_elements(registers: Sequence[Lanes], element: str) -> NDArray[np.fl
     """The elements of a fragment of all lanes, lane after lane, shape (warps, elements)."""
     words = np.ascontiguousarray(np.stack(registers, axis=2))
     return _ELEMENTS[element][1](words.reshape(len(words), -1)).astype(np.float64)
+
+
+def mma_registers(a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, ...]:
+    """The registers of A (warps, 16, depth), B (warps, depth, 8) and C (warps, 16, 8), as bits."""
+    packed, depth = 4 // a.itemsize, a.shape[2]
+    tables = _a_table(depth, packed, 16), _b_table(depth, packed), _c_table(16)
+    parts = zip((a, b, c), tables, strict=True)
+    return tuple(register for matrix, table in parts for register in _registers(matrix, table))
+
+
+def mma_result(registers: Sequence[Lanes], dtype: Any) -> Lanes:
+    """D from its registers, shape (warps, 16, 8)."""
+    words = np.ascontiguousarray(np.stack(registers, axis=2))
+    return words.reshape(len(words), -1).view(dtype)[:, _c_table(16)]
 
 
 def _registers(total: Lanes, table: Table) -> tuple[Lanes, ...]:
@@ -313,7 +393,11 @@ def wmma(opcode: str) -> Callable[..., Any]:
         added = fragment_elements(registers[sum(given) :], accumulator)[:, pairs]
         if match[1] == "xor":
             left, added = _exclusive(left, right, added)
-        return _registers(rounded_sum(left, right, added, result, clamp), pairs)
+        if result in ("s32", "f64"):
+            return _registers(rounded_sum(left, right, added, result, clamp), pairs)
+        summed = "f16" if result == accumulator == "f16" else "f32"
+        total = aligned_sum(left, right, added, (element, element, summed))
+        return _registers(total.astype(_RESULTS[result]), pairs)
 
     return run
 

@@ -1,35 +1,38 @@
 """The machine code of the tensor cores' products.
 
-Products are exact; they are summed in float64, from zero in the order of k, and the accumulator is
-added; the sum is rounded once, to nearest. Products of float64 are fused with their addition.
-Integers are exact in 32 bits up to the addition of the accumulator. Tensor cores also keep products
-exact, but truncate when they align and sum them, in an unpublished order (Fasi, Higham, Mikaitis,
-Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7, 2021). So the last
-bits differ from the hardware's: by up to 1.2e-6 of the root mean square of the sums for FP16, BF16
-and TF32, and by 2.9e-3 for `wgmma` of FP8, whose sums keep fewer bits (random factors, an H200).
+Products are exact. Those of narrow floats are summed as Hopper's tensor cores do, on every emulated
+device: see `aligned_sums`. There, `mma` of 8-bit floats becomes products of float16 (machine code
+of NVRTC 13.5): of the lower, then of the upper halves of the registers, and C is added at the end.
+Products of float64 are fused with their addition, in the order of k. Integers are exact in 32 bits
+up to the addition of the accumulator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from llvmlite import ir
 
 from memlab.device.emulator.isa import packed_bytes, values
+from memlab.device.emulator.isa.aligned_sums import AlignedSums, exponents_of, with_one_nan
 from memlab.device.emulator.isa.integers import popcount
 from memlab.device.emulator.isa.rounding import round_value, widened
 from memlab.device.emulator.isa.tensor import INTEGERS, Matrix, MatrixProduct, concatenated
 from memlab.device.emulator.isa.values import (
     F32,
     F64,
+    PRED,
+    S16,
     S32,
     U32,
     Value,
+    element_type,
     shaped,
     shuffled,
     stack_array,
+    where,
 )
 
 _TF32_BITS = 0xFFFF_E000  # sign, 8 bits of exponent, 10 of fraction; the rest is ignored
@@ -69,6 +72,19 @@ class _Array:
         return min(self.element.bits // 8 * max(lanes, 1), _ALIGNMENT_BYTES)
 
 
+@dataclass(frozen=True)
+class _Factor:
+    """The elements of A or B, exact, and if they are aligned their exponents."""
+
+    numbers: _Array
+    exponents: _Array | None = None
+
+    def start_at(self, index: ir.Value) -> _Factor:
+        """The elements from an index on."""
+        exponents = None if self.exponents is None else self.exponents.start_at(index)
+        return _Factor(self.numbers.start_at(index), exponents)
+
+
 def multiply_matrices(product: MatrixProduct, active: Value, *sources: Value) -> tuple[Value, ...]:
     """From the registers of A, B and C to those of D.
 
@@ -91,9 +107,12 @@ def _write_product(product: MatrixProduct, b: ir.IRBuilder, memory: ir.Value) ->
     registers = _Array(b, memory, F64 if product.word == "f64" else values.U32)
     of_right = product.left.registers
     of_added = of_right + product.right.registers
-    left = _stored(registers, 0, product.left)
-    right = _stored(registers, of_right, product.right)
-    added = _stored(registers, of_added, product.added)
+    exact = S32 if product.result.element == "s32" else F32 if product.is_aligned else F64
+    left = _stored(registers, 0, product.left, exact, _exponent_type(product, product.left))
+    right = _stored(
+        registers, of_right, product.right, exact, _exponent_type(product, product.right)
+    )
+    added = _stored(registers, of_added, product.added, exact).numbers
     rows, columns = product.result.extents
     element = product.result.stored_as
     total = _Array(b, stack_array(b, element.ir, rows * columns), element)
@@ -155,44 +174,61 @@ def _depths(product: MatrixProduct, row: ir.Value, metadata: _Array) -> list[ir.
 def _write_row(
     product: MatrixProduct,
     row: ir.Value,
-    left: _Array,
-    right: _Array,
+    left: _Factor,
+    right: _Factor,
     added: _Array,
     total: _Array,
     depths: list[ir.Value] | None = None,
 ) -> None:
     """A row of D; where it is long, in parts that the same code computes."""
-    b, columns = left.builder, product.result.extents[1]
-    in_right, in_row = (m.position(0, _COLUMNS) for m in (product.right, product.result))
-    row_position = _row_position(b, product.result, row)
-    factors = left.start_at(_row_position(b, product.left, row))
+    at = _row_position(added.builder, product.result, row)
+    factors = left.start_at(_row_position(added.builder, product.left, row))
+    parts = factors, right, added.start_at(at), total.start_at(at)
+    write = _write_aligned_columns if product.is_aligned else _write_columns
+    _in_parts(product, product.result.extents[1], _COLUMNS, write, *parts, depths)
 
-    def write(number: ir.Value, count: int = _COLUMNS) -> None:
-        at = b.add(row_position, b.mul(number, _I32(in_row)))
+
+def _in_parts(
+    product: MatrixProduct,
+    columns: int,
+    most: int,
+    write: Callable[..., object],
+    left: _Factor,
+    right: _Factor,
+    added: _Array,
+    total: _Array,
+    depths: list[ir.Value] | None,
+) -> None:
+    """Some columns of a row of D, at most so many at once, which the same code computes."""
+    b = added.builder
+    in_right, in_row = (m.position(0, most) for m in (product.right, product.result))
+
+    def write_part(number: ir.Value, count: int = most) -> None:
+        at = b.mul(number, _I32(in_row))
         others = right.start_at(b.mul(number, _I32(in_right)))
-        parts = added.start_at(at), total.start_at(at)
-        _write_columns(product, count, factors, others, *parts, depths)
+        write(product, count, left, others, added.start_at(at), total.start_at(at), depths)
 
-    whole, rest = divmod(columns, _COLUMNS)
+    whole, rest = divmod(columns, most)
     if whole:
-        _repeat(b, whole, write)
+        _repeat(b, whole, write_part)
     if rest:
-        write(_I32(whole), rest)
+        write_part(_I32(whole), rest)
 
 
 def _write_columns(
     product: MatrixProduct,
     columns: int,
-    left: _Array,
-    right: _Array,
+    of_left: _Factor,
+    of_right: _Factor,
     added: _Array,
     total: _Array,
-    depths: list[ir.Value] | None = None,
+    depths: list[ir.Value] | None,
 ) -> None:
     """The first columns of a row of D, in vectors along the rows of B.
 
     Its rows are `depths`, if A is sparse; then there are as many columns as a block has.
     """
+    left, right = of_left.numbers, of_right.numbers
     b, exact = left.builder, left.element
     width = min(product.right.block[1], 8)  # numbers that are contiguous; 8 float64 fill 64 bytes
     starts = range(0, columns, width)
@@ -222,6 +258,147 @@ def _write_columns(
         total.store(at, result)
 
 
+def _write_aligned_columns(
+    product: MatrixProduct,
+    columns: int,
+    left: _Factor,
+    right: _Factor,
+    added: _Array,
+    total: _Array,
+    depths: list[ir.Value] | None,
+) -> None:
+    """The same of sums whose terms are aligned; where the fast arithmetic is unfit, once more."""
+    arrays = left, right, added, total, depths
+    is_unfit = _sum_aligned(product, columns, *arrays, wide=False)
+    with added.builder.if_then(is_unfit, likely=False):
+        most = max(product.right.block[1], product.result.block[1])
+        _in_parts(product, columns, most, partial(_sum_aligned, wide=True), *arrays)
+
+
+def _sum_aligned(
+    product: MatrixProduct,
+    columns: int,
+    left: _Factor,
+    right: _Factor,
+    added: _Array,
+    total: _Array,
+    depths: list[ir.Value] | None,
+    wide: bool,
+) -> ir.Value:
+    """Sums of the first columns (see `aligned_sums`).
+
+    Returns:
+        Whether some need the wide arithmetic, if this is not it; they are no numbers.
+    """
+    b, element, result = added.builder, product.summed_as, product.result
+    exact = F64 if wide else F32
+
+    def place(k: int, column: int) -> int | ir.Value:
+        if depths is None:
+            return product.right.position(k, column)
+        return b.mul(depths[k], _I32(product.right.block[1]))
+
+    groups = _groups(columns, min(product.right.block[1], 8 if wide else 16))
+    addends = [_load_row(added, result, column, count) for column, count in groups]
+    sums = [one.constant(0.0) for one in addends] if product.is_converted else addends
+    unfit = [one.constant(False, PRED) for one in addends]
+    for numbers in product.passes:
+        largest = _largest_exponents(product, columns, groups, left, right, numbers, place)
+        aligned = [
+            AlignedSums(
+                values.maximum(largest[column], exponents_of(_in_type(one, element), element)),
+                product.places,
+                wide,
+            )
+            for (column, _), one in zip(groups, sums, strict=True)
+        ]
+        for k in numbers:
+            factor = left.numbers.load(product.left.position(0, k), 0).to(exact)
+            for (column, count), one in zip(groups, aligned, strict=True):
+                other = right.numbers.load(place(k, column), count).to(exact)
+                one.add(values.broadcast(factor, count), other)
+        sums = [
+            one.rounded(addend.to(exact), element).to(F32)
+            for one, addend in zip(aligned, sums, strict=True)
+        ]
+        # What follows an unfit sum is no number, and tells nothing.
+        unfit = [where(old, old, one.is_unfit) for one, old in zip(aligned, unfit, strict=True)]
+    for (column, count), total_sum, addend in zip(groups, sums, addends, strict=True):
+        rounded = _in_type(total_sum, result.element)
+        if product.is_converted:
+            rounded = with_one_nan(rounded + _in_type(addend, result.element))
+        _store_row(total, result, column, count, rounded)
+    return _any(unfit)
+
+
+def _largest_exponents(
+    product: MatrixProduct,
+    columns: int,
+    groups: list[tuple[int, int]],
+    left: _Factor,
+    right: _Factor,
+    numbers: Sequence[int],
+    place: Callable[[int, int], int | ir.Value],
+) -> dict[int, Value]:
+    """The largest exponents of some products, by the first columns of the groups."""
+    assert left.exponents is not None
+    assert right.exponents is not None
+    largest: dict[int, Value] = {}
+    for column, count in _groups(columns, min(product.right.block[1], 32)):
+        found: Value | None = None
+        for k in numbers:
+            of_a = left.exponents.load(product.left.position(0, k), 0)
+            exponents = right.exponents.load(place(k, column), count)
+            exponents += values.broadcast(of_a, count)
+            found = exponents if found is None else values.maximum(found, exponents)
+        assert found is not None
+        largest |= {
+            start: shuffled(found, range(start - column, start - column + lanes))
+            for start, lanes in groups
+            if column <= start < column + count
+        }
+    return largest
+
+
+def _in_type(value: Value, element: str) -> Value:
+    return value.to(element_type(element))
+
+
+def _any(conditions: Sequence[Value]) -> ir.Value:
+    """Whether a condition holds in a lane."""
+    b, found = conditions[0].builder, _I32(0)
+    for one in conditions:
+        bits = b.bitcast(one.ir, ir.IntType(one.lanes))
+        found = b.or_(found, b.zext(bits, _I32))
+    return b.icmp_unsigned("!=", found, _I32(0))
+
+
+def _groups(columns: int, most: int) -> list[tuple[int, int]]:
+    """First columns and numbers of columns, powers of two, that make up some columns."""
+    groups, column = [], 0
+    while column < columns:
+        count = most
+        while column + count > columns:
+            count //= 2
+        groups.append((column, count))
+        column += count
+    return groups
+
+
+def _load_row(array: _Array, matrix: Matrix, column: int, count: int) -> Value:
+    """Neighbours in a row, of several blocks."""
+    part = min(count, matrix.block[1])
+    starts = range(column, column + count, part)
+    return concatenated([array.load(matrix.position(0, start), part) for start in starts])
+
+
+def _store_row(array: _Array, matrix: Matrix, column: int, count: int, row: Value) -> None:
+    part = min(count, matrix.block[1])
+    for start in range(0, count, part):
+        place = matrix.position(0, column + start)
+        array.store(place, shuffled(row, range(start, start + part)))
+
+
 def _row_position(b: ir.IRBuilder, matrix: Matrix, row: ir.Value) -> ir.Value:
     """`matrix.position(row, 0)` of a row that the code computes."""
     rows, columns = matrix.block
@@ -229,18 +406,33 @@ def _row_position(b: ir.IRBuilder, matrix: Matrix, row: ir.Value) -> ir.Value:
     return b.add(block, b.mul(b.urem(row, _I32(rows)), _I32(columns)))
 
 
-def _stored(registers: _Array, first: int, matrix: Matrix) -> _Array:
-    """A matrix as float64 or s32 on the stack, with its elements at `matrix.position`.
+def _exponent_type(product: MatrixProduct, factor: Matrix) -> str:
+    """The PTX type whose exponents a factor's elements have in aligned sums; empty for others."""
+    if not product.is_aligned:
+        return ""
+    return "f16" if product.is_converted else factor.element
+
+
+def _stored(
+    registers: _Array,
+    first: int,
+    matrix: Matrix,
+    exact: values.ElementType,
+    exponent_type: str = "",
+) -> _Factor:
+    """A matrix in a type that holds it exactly, its elements at `matrix.position`, on the stack.
 
     Args:
         registers: The registers in memory.
         first: The number of the matrix's first one.
         matrix: The matrix.
+        exact: The type.
+        exponent_type: The PTX type whose exponents the elements have; empty where none are needed.
     """
-    b, integers = registers.builder, matrix.element in INTEGERS
-    exact, (rows, columns) = S32 if integers else F64, matrix.block
-    count = matrix.block_registers
-    array = _Array(b, stack_array(b, exact.ir, len(matrix.blocks) * rows * columns), exact)
+    b, (rows, columns), count = registers.builder, matrix.block, matrix.block_registers
+    length = len(matrix.blocks) * rows * columns
+    numbers = _Array(b, stack_array(b, exact.ir, length), exact)
+    exponents = _Array(b, stack_array(b, S16.ir, length), S16) if exponent_type else None
 
     def store(number: ir.Value) -> None:
         held = registers.start_at(b.mul(number, _I32(32 * count)))
@@ -260,21 +452,26 @@ def _stored(registers: _Array, first: int, matrix: Matrix) -> _Array:
         if matrix.crossed:
             order = (column * rows + row for row in range(rows) for column in range(columns))
             block = shuffled(block, order)
-        array.store(b.mul(number, _I32(rows * columns)), _widened(block, matrix.element))
+        start = b.mul(number, _I32(rows * columns))
+        numbers.store(start, _widened(block, matrix.element).to(exact))
+        if exponents is not None:
+            if exponent_type != matrix.element:
+                block = packed_bytes.decode(matrix.element, block)
+            exponents.store(start, exponents_of(block, exponent_type))
 
     _for_each_block(b, matrix, store)
-    return array
+    return _Factor(numbers, exponents)
 
 
 def _widened(value: Value, element: str) -> Value:
-    """Elements of a PTX type as float64 or s32, exactly."""
+    """Elements of a PTX type as float32, float64 or s32, exactly."""
     if element in INTEGERS:
         return value.to(S32)
     if element == "tf32":
-        return (value & _TF32_BITS).bits(F32).to(F64)
+        return (value & _TF32_BITS).bits(F32)
     if element in packed_bytes.NUMBERS:
-        return packed_bytes.decode(element, value).to(F64)
-    return widened(value, element).to(F64)
+        return packed_bytes.decode(element, value).to(F32)
+    return widened(value, element)
 
 
 def _move_to_registers(total: _Array, matrix: Matrix, registers: _Array) -> None:

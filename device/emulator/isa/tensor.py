@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from memlab.device.emulator.isa import packed_bytes
+from memlab.device.emulator.isa.aligned_sums import PLACES
 from memlab.device.emulator.isa.values import (
     U8,
     U16,
@@ -152,6 +153,8 @@ class MatrixProduct:
         combine: For single bits, the operation in place of the product: `xor` or `and`.
         sparsity: Which elements of A are stored; None for all. The metadata and the selector of its
             threads are two further sources.
+        places: Of sums of narrow floats, the binary places that are kept below the largest exponent
+            of their terms; see `aligned_sums`.
     """
 
     opcode: str
@@ -162,6 +165,33 @@ class MatrixProduct:
     clamp: bool = False
     combine: str = ""
     sparsity: Sparsity | None = None
+    places: int = PLACES
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether the terms of its sums are aligned and cut, as those of all narrow floats."""
+        return self.result.element in ("f32", "f16")
+
+    @property
+    def is_converted(self) -> bool:
+        """Whether the compiler makes it of products of float16, as `mma` of 8-bit floats."""
+        return self.left.element in packed_bytes.NUMBERS and self.places == PLACES
+
+    @property
+    def summed_as(self) -> str:
+        """PTX's type that aligned sums are rounded to, before that of D."""
+        return "f16" if self.added.element == self.result.element == "f16" else "f32"
+
+    @property
+    def passes(self) -> tuple[tuple[int, ...], ...]:
+        """The stored elements of a row of A by the sums that they are added in, one after another.
+
+        A product that is converted has two: the lower and the upper halves of each register.
+        """
+        depth = range(self.left.extents[1])
+        if not self.is_converted:
+            return (tuple(depth),)
+        return tuple(tuple(k for k in depth if k % 4 // 2 == half) for half in (0, 1))
 
     @property
     def flop(self) -> int:

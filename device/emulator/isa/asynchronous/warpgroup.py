@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache
 
+from memlab.device.emulator.isa import packed_bytes
+from memlab.device.emulator.isa.aligned_sums import PLACES, PLACES_OF_BYTES
 from memlab.device.emulator.isa.macros import items_of, substitute
 from memlab.device.emulator.isa.matrix_product import multiply_matrices
 from memlab.device.emulator.isa.tensor import Matrix, MatrixProduct, stored_as
@@ -79,6 +81,7 @@ def product_of(
         result,
         end == ".satfinite",
         "and" if end == ".and.popc" else "",
+        places=PLACES_OF_BYTES if of_a in packed_bytes.NUMBERS else PLACES,
     )
 
 

@@ -8,6 +8,7 @@ from lowered_rows import Array, CompiledRows
 
 from memlab.device.emulator.isa import tensor, wmma
 from memlab.device.emulator.isa.table import TABLE
+from tests.reference import tensor as truth
 from tests.reference.table import reference
 
 WARPS = 24
@@ -96,6 +97,26 @@ def assert_products(chosen: list[str]) -> None:
             expected = reference(opcode)(active, *registers)
         for result, wanted in zip(found, expected, strict=True):
             assert_same(result.reshape(-1, 32), wanted, product.result.element)
+
+
+def test_products_equal_those_of_an_h100() -> None:
+    products = truth.products_of_an_h100("mma")
+    opcodes = {name: _opcode(name) for name in products}
+    rows = CompiledRows(opcodes.values())
+    assert len(products) == 2
+    for name, matrices in products.items():
+        twice = [np.concatenate([matrices[one]] * 2, axis=1) for one in "ac"]  # 8 rows of 16
+        given = truth.mma_registers(twice[0], matrices["b"].swapaxes(1, 2), twice[1])
+        found = rows.run(opcodes[name], [register.reshape(-1) for register in given])
+        result = truth.mma_result([one.reshape(-1, 32) for one in found], matrices["d"].dtype)
+        np.testing.assert_array_equal(result[:, :8], matrices["d"])
+        np.testing.assert_array_equal(result[:, 8:], matrices["d"])
+
+
+def _opcode(name: str) -> str:
+    """The row of `mma.k16.f32.f16.f16`."""
+    _, depth, total, of_a, of_b = name.split(".")
+    return f"mma.sync.m16n8{depth}.row.col.{total}.{of_a}.{of_b}.{total} result"
 
 
 def test_moves_of_rows_between_lanes() -> None:

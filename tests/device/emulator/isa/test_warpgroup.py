@@ -1,4 +1,4 @@
-"""Products of warpgroups against NumPy in float64, on matrices packed by the ISA's layouts.
+"""Products of warpgroups against NumPy and an H100, on matrices packed by the ISA's layouts.
 
 The places of elements are written here as the PTX ISA gives them: the canonical layouts of CuTe in
 units of elements, and the swizzle of byte addresses ("Shared Memory Matrix Layout").
@@ -14,6 +14,7 @@ from ptx import kernel, run
 
 from memlab.device.emulator.machine.memory import KernelFault
 from memlab.device.emulator.ptx.parser import PtxError
+from tests.reference.tensor import aligned_sum, products_of_an_h100
 
 DTYPES: dict[str, Any] = {
     "f16": np.float16,
@@ -254,13 +255,22 @@ def compare(product: Product) -> None:
     found = product.run(a, b, c)
     if product.of_a == "b1":
         a, b = (np.unpackbits(each, axis=1) for each in (a, b))
-    expected = a.astype(np.float64) @ b.astype(np.float64).T * np.prod(product.signs)
-    expected += 0 if product.scale_d in ("0", "%no") else c.astype(np.float64)
+    left, right = a.astype(np.float64) * np.prod(product.signs), b.astype(np.float64).T
+    added = np.zeros(c.shape) if product.scale_d in ("0", "%no") else c.astype(np.float64)
     if product.total == "s32":
-        np.testing.assert_array_equal(found, expected)
+        expected = left @ right + added
     else:
-        ulp = 2.0**-11 if product.total == "f16" else 2.0**-24
-        np.testing.assert_allclose(found, expected, rtol=2 * ulp, atol=1e-6)
+        types, places = (product.of_a, product.of_b, product.total), places_of(product)
+        expected = aligned_sum(left[None], right[None], added[None], types, places)[0]
+        np.testing.assert_allclose(
+            expected, left @ right + added, atol=2.0 ** (8 - places), rtol=1e-3
+        )
+    np.testing.assert_array_equal(found, expected)
+
+
+def places_of(product: Product) -> int:
+    """Binary places of a sum that Hopper's tensor cores keep below the largest exponent."""
+    return 13 if product.of_a in ("e4m3", "e5m2") else 25
 
 
 TYPES = [
@@ -287,6 +297,36 @@ def test_all_types(of_a: str, of_b: str, total: str) -> None:
     product = Product(columns, of_a, of_b, total, in_a, in_b, end=end)
     compare(product)
     compare(replace(product, in_a=None, in_b=compact(3, True, columns, 16384)))
+
+
+def test_products_equal_those_of_an_h100() -> None:
+    products = products_of_an_h100("wgmma")
+    assert len(products) == 6
+    for name, bits in products.items():
+        _, _, total, of_a, of_b = name.split(".")
+        a, b, c, d = (
+            bits[one].view(DTYPES[kind])
+            for one, kind in zip("abcd", (of_a, of_b, total, total), strict=True)
+        )
+        product = Product(8, of_a, of_b, total, compact(1, True, 64, 0), compact(0, True, 8, 16384))
+        # Eight products of eight rows: the rows of A and C of each pass through one instruction.
+        for left, right, added, expected in zip(a, b, c, d, strict=True):
+            rows = [np.concatenate([each] * 8) for each in (left, added)]
+            found = product.run(rows[0], right, rows[1])
+            np.testing.assert_array_equal(found, np.concatenate([expected] * 8))
+
+
+def test_sums_of_bytes_lose_what_lies_below_13_places() -> None:
+    # DeepSeek-V3's pitfall: 1 + 2^-14 in float32, of which an accumulator in FP8 products keeps 1.
+    a, b, c = np.zeros((64, 32)), np.zeros((8, 32)), np.ones((64, 8))
+    a[:, 0] = b[:, 0] = 2.0**-7
+    a[:, 1], b[:, 1] = 2.0**-6, 2.0**-7
+    product = Product(8, "e5m2", "e5m2", "f32", compact(1, True, 64, 0), compact(0, True, 8, 16384))
+    of = DTYPES["e5m2"]
+    found = product.run(a.astype(of), b.astype(of), c)
+    np.testing.assert_array_equal(found, 1 + 2.0**-13)
+    found = product.run(a.astype(of), b.astype(of), 2 * c)
+    np.testing.assert_array_equal(found, 2)
 
 
 @pytest.mark.parametrize("b_is_k_major", [True, False])
