@@ -85,7 +85,6 @@ _INSTRUCTION_COST = 0.005  # of as many instructions as the PTX has
 _UNROLLED_BONUS = 0.3  # of all iterations in the most unrolled code
 _LEAST_SHARE = 0.03  # deviations count relative to at least this share of the threads
 _UNEVEN_COST = 0.02  # of as many rounds, beyond those of even trips, as there are threads
-_ENTRY_COST = 1.0  # of as many threads entering a loop as should, more or fewer
 _IMPOSSIBLE_COST = 1000.0  # of all threads making a round that no trips are left for
 _SLACK = 1e-6  # against rounding
 _EQUAL = 0.01  # by what executions differ that count as equal: those of sampled grids are rounded
@@ -198,10 +197,6 @@ def _edge_lanes(graph: FlowGraph, profile: PtxProfile) -> Floats | None:
         program.require_at_most(
             {n: 1.0 - per_entry * (graph.edges[n].source in limit.entering) for n in row}, 0.0
         )
-        if limit.entries is not None:
-            into = {n: 1.0 for n in row if graph.edges[n].source in limit.entering}
-            cost = _ENTRY_COST / max(limit.entries / threads, _LEAST_SHARE)
-            program.prefer_equal(into, limit.entries / threads, cost, cost)
         usual = limit.usual_per_entry * (1 + _SLACK)
         program.prefer_at_most(
             {n: 1.0 - usual * (graph.edges[n].source in limit.entering) for n in row},

@@ -98,18 +98,12 @@ class UnrolledCode:
     copies: int
     entering: frozenset[int] | None = None
 
-    @property
-    def is_loop(self) -> bool:
-        """Whether it is a loop of the machine code."""
-        return self.entering is not None
-
 
 @dataclass(frozen=True)
 class LoopLimit:
     """How often the header of a loop is executed at most: in all, and each time it is entered.
 
     `usual_per_entry` is the most where all threads that enter it take as many trips as the mean.
-    `entries` is how often the loop is entered, where that is known.
     """
 
     header: int
@@ -117,7 +111,6 @@ class LoopLimit:
     most: float
     most_per_entry: float
     usual_per_entry: float
-    entries: float | None
 
 
 @dataclass(frozen=True)
@@ -159,11 +152,7 @@ def unrolled_code(graph: FlowGraph, profile: PtxProfile) -> list[UnrolledCode]:
 
 def loop_limits(codes: Iterable[UnrolledCode], profile: PtxProfile) -> list[LoopLimit]:
     """The limits that the trip counts of the PTX's loops set for those of the machine code."""
-    codes, limits = list(codes), []
-    most = {
-        loop: max(c.copies for c in codes if c.loop == loop) for loop in {c.loop for c in codes}
-    }
-    longest = [(c.loop, c.copies) for c in codes if c.copies == most[c.loop] and c.is_loop]
+    limits = []
     for code in codes:
         loop, copies = profile.loops[code.loop], code.copies
         if code.entering is None or (loop.iterations and not loop.entries):
@@ -176,10 +165,7 @@ def loop_limits(codes: Iterable[UnrolledCode], profile: PtxProfile) -> list[Loop
             usual = float(math.ceil(trips / copies))
             if copies in loop.unrolled and loop.unrolled[copies].entries:
                 usual = loop.unrolled[copies].total / loop.unrolled[copies].entries
-        entries = None
-        if longest.count((code.loop, copies)) == 1 and copies in loop.unrolled:
-            entries = loop.unrolled[copies].entries
-        limits.append(LoopLimit(code.block, code.entering, rounds, per_entry, usual, entries))
+        limits.append(LoopLimit(code.block, code.entering, rounds, per_entry, usual))
     return limits
 
 

@@ -146,8 +146,8 @@ def test_limits_of_equal_trips() -> None:
     codes = unrolled_code(graph, profile)
 
     assert loop_limits(codes, profile) == [
-        LoopLimit(1, frozenset({0}), 64 * 3, 3, 3, entries=64),
-        LoopLimit(5, frozenset({4}), 64 * 13, 13, 13, entries=None),
+        LoopLimit(1, frozenset({0}), 64 * 3, 3, 3),
+        LoopLimit(5, frozenset({4}), 64 * 13, 13, 13),
     ]
     assert round_limits(codes, profile) == [
         RoundLimit({1: 2, 3: 1}, 64 * 6),
@@ -161,19 +161,10 @@ def test_limits_of_unequal_trips() -> None:
     profile = profile_of(np.repeat([[3, 9]], 32, axis=0).repeat(16, axis=1)[:2], FLOATS[1])
     first, last = loop_limits(unrolled_code(graph, profile), profile)
 
-    assert (first.most, first.entries, first.usual_per_entry) == (32 * 2, 32, 2)
+    assert (first.most, first.usual_per_entry) == (32 * 2, 2)
     assert first.most_per_entry >= 2
-    assert (last.most, last.entries, last.usual_per_entry) == (32 * 12, None, 6)
+    assert (last.most, last.usual_per_entry) == (32 * 12, 6)
     assert last.most_per_entry >= 9
-
-
-def test_two_loops_that_hold_the_body_as_often_are_not_both_entered() -> None:
-    """Nothing tells which of them threads enter."""
-    codes = [UnrolledCode(1, 0, 1, frozenset({0})), UnrolledCode(5, 0, 1, frozenset({4}))]
-
-    limits = loop_limits(codes, profile_of(all_make(4), INTEGERS[1]))
-
-    assert [limit.entries for limit in limits] == [None, None]
 
 
 @pytest.mark.parametrize(
