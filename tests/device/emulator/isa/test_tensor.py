@@ -134,17 +134,21 @@ def test_mma_multiplies_matrices_distributed_as_in_the_isa(opcode: str) -> None:
 
 
 @pytest.mark.parametrize("opcode", MMA)
-def test_mma_keeps_products_exact_and_rounds_once(opcode: str) -> None:
-    # Half a unit in the last place from products that each are too small to count.
+def test_mma_keeps_25_places_below_the_largest_exponent(opcode: str) -> None:
+    # The last place of the sum from products that each are too small to count, but not for it.
     depth, element, _, sums = shape_of(opcode)
     least = {"f16": 2.0**-12, "e4m3": 2.0**-8, "e5m2": 2.0**-8}.get(element, 2.0**-20)
-    one = 2.0**12 if element in FLOATS_OF_8_BITS and sums == "f32" else 1.0
-    last = one * (2.0**-23 if sums == "f32" else 2.0**-10)
+    in_bytes = element in FLOATS_OF_8_BITS
+    one = 2.0**12 if in_bytes and sums == "f32" else 1.0
+    cut = sums == "f32" and not in_bytes  # C is added to FP8's products last
+    last = depth * 2.0**-25 if cut else one * (2.0**-23 if sums == "f32" else 2.0**-10)
     a = np.full((16, depth), least)
     b = np.full((depth, 8), last / depth / least)
     c = np.full((16, 8), one)
 
     np.testing.assert_array_equal(multiply(opcode, a, b, c), np.full((16, 8), one + last))
+    if cut:
+        np.testing.assert_array_equal(multiply(opcode, a, b / 2, c), c)
 
 
 def finite_numbers(element: str) -> Any:
