@@ -6,7 +6,7 @@ Compiles the programs of these names, or all, with nvcc, runs them on the first 
 `COUNTED` under Nsight Compute, and writes a table for each to the folder: `issue.cu` gives
 `issue.csv`. Those of an H200 are `h200-*.csv` in `tests/data` and `docs/results`, where names have
 `-` for `_`, `h200-copies.csv` is that of `shared_copies.cu`, tables of one kernel leave out its
-name, and there is none of `cluster_messages.cu` and `cluster_bandwidth.cu`. What does not fit into
+name, and there is none of `cluster_bandwidth.cu`. What does not fit into
 the columns, such as the GPCs, is printed.
 """
 

@@ -21,9 +21,9 @@ from memlab.device.sm_model.operation_order import Site
 from memlab.device.sm_model.records import NONE
 from memlab.device.sm_model.simulation import BarrierWork, Steps
 
-Item: TypeAlias = tuple[int, int, int, int]
+Item: TypeAlias = tuple[int, int, int, int, int]
 """An `Operation` record."""
-NO_OPERATION: Item = (NONE, 0, 0, 0)
+NO_OPERATION: Item = (NONE, 0, 0, 0, 0)
 """That of an instruction whose predicate is off."""
 
 _TEST = "SYNCS.PHASECHK"
@@ -65,11 +65,15 @@ def warp_operations(
     retried = {code.instructions[first].ptx_line for first in _retries(code)}
     return tuple(
         tuple(
-            (number[done.line], (done.barrier, done.arrivals, done.transactions, done.phases or 0))
+            (number[done.line], _item(done))
             for done in _without_retries(barriers.operations.get(warp, ()), retried)
         )
         for warp in range(warps)
     )
+
+
+def _item(done: BarrierOperation) -> Item:
+    return done.barrier, done.arrivals, done.transactions, done.phases or 0, int(done.is_far)
 
 
 def barrier_work(

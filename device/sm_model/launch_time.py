@@ -93,6 +93,17 @@ a lane by 32 warps of each block, of the next rank or of all, on all SMs of an H
 cluster (`benchmarks/cluster_bandwidth.cu`, driver 580.159.04, 2026-11-26). Of words two or four
 apart, sectors go at this rate. Stores of whole sectors went at 18.6 to 16.8. An H800 PCIe read 16.3
 and 13.2 in clusters of two and four (Luo et al., arXiv 2402.13499)."""
+_FAR_BEYOND_OWN_CLOCKS = {
+    "arrival": {"2": 48.4, "4": 49.8, "8": 52.7},
+    "store": {"2": 70.0, "4": 71.5, "8": 72.5},
+    "copy": {"2": 88.8, "4": 92.7, "8": 95.3},
+}
+"""What a message to an `mbarrier` of another block takes more than an arrival at an own one, by the
+blocks of a cluster: a `.relaxed` arrival, the bytes of `st.async` or `red.async`, and those of a
+bulk copy of 16 bytes of shared memory. Two threads of each cluster of an H200 that sent them to
+and fro took 240.2, 261.7 and 280.5 clocks for one way in clusters of two, and 191.7 within a block
+(`benchmarks/cluster_messages.cu`, driver 580.159.04, 2026-11-27,
+`docs/results/h200-cluster-messages.csv`)."""
 _CLUSTER_BARRIER_CLOCKS = {"2": 67.8, "4": 72.6, "8": 76.4, "16": 77.9}
 """From the last arrival at the barrier of a cluster until a warp goes on, by the blocks of a
 cluster: on an H200 (`benchmarks/cluster_times.cu`, driver 580.159.04, 2026-11-26),
@@ -355,6 +366,7 @@ def device_rates(
         fetch_interval=CODE_LINE_BYTES / (properties.cold_code_bytes_per_clock or 16.0),
         fetch_ahead=8,
         arrival_clocks=ARRIVAL_CLOCKS,
+        far_arrival_clocks=_message_clocks("arrival", profile),
         least_sectors=_L2_ACCESS_SECTORS,
         cluster_clocks=cluster_clocks if profile.cluster_blocks > 1 else opening,
         remote_sector_clocks=_remote_sector_clocks(profile),
@@ -476,11 +488,14 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         previous = profile.code.instructions[number - 1] if number else None
         _set_issue(step, issue, instruction, previous)
         step["dispatch"] = dispatch_clocks(instruction, properties)
-        if issue.kind in (Kind.TEST, Kind.CHANGE, Kind.COPY, Kind.SYNCHRONIZE):
+        if issue.kind in _OPERATING:
             step["site"] = sites.get(number, -1)
         if issue.kind == Kind.PRODUCT:
             step["passes"] = product_wavefronts(instruction) / SCHEDULERS
             step["copies"] = any("gsb" in operand for operand in instruction.operands)
+        if issue.kind == Kind.SEND:
+            _send(step, issue, instruction, profile)
+            continue
         copies = issue.kind in (Kind.COPY, Kind.COPY_OUT)
         if issue.unit not in (Unit.MEMORY, Unit.CONSTANT) and not copies:
             if issue.kind in (Kind.AWAIT, Kind.AWAIT_PRODUCTS):
@@ -510,6 +525,12 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         step["written"] = profile.dram_written_sector_bytes
         step["copies"] = instruction.name == "LDGSTS"
     return steps
+
+
+_OPERATING = (
+    *(Kind.TEST, Kind.CHANGE, Kind.ARRIVE_COPIED, Kind.COPY, Kind.SEND, Kind.SYNCHRONIZE),
+)
+"""What operates on a barrier."""
 
 
 def _set_issue(
@@ -564,6 +585,30 @@ def _set_control(
         step["write"] = FENCES
     if previous is not None and is_device_fence(previous):
         step["wait"] |= 1 << FENCES
+
+
+def _message_clocks(kind: str, profile: LaunchProfile) -> float:
+    """Clocks until a warp of another block goes on that waits for a message of this one."""
+    return ARRIVAL_CLOCKS + (figure_at(_FAR_BEYOND_OWN_CLOCKS[kind], profile.cluster_blocks) or 0.0)
+
+
+def _send(
+    step: Steps, issue: Issue, instruction: MachineInstruction, profile: LaunchProfile
+) -> None:
+    """Let a store that completes its bytes at a barrier of another block take that network."""
+    operations = profile.barriers.operations.values()
+    sent = [
+        -done.transactions
+        for of_warp in operations
+        for done in of_warp
+        if done.line == instruction.ptx_line
+    ]
+    step["remote"] = 1.0
+    step["remote_sectors"] = sum(sent) / len(sent) / SECTOR_BYTES if sent else 1.0
+    known = _remote_sector_clocks(profile)  # what was measured has that of a sector
+    is_store = issue.unit == Unit.MEMORY
+    known += _BEFORE_L1_CLOCKS if is_store else 0.0
+    step["remote_latency"] = _message_clocks("store" if is_store else "copy", profile) - known
 
 
 def _reach_others(step: Steps, issue: Issue, access: Access, profile: LaunchProfile) -> None:

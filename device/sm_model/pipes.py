@@ -25,7 +25,10 @@ _ATOMICS = {"ATOM", "ATOMG", "RED", "SUATOM", "SURED", "REDG"}
 _SHARED = {"LDS", "STS", "LDSM", "STSM", "ATOMS", "SHFL", "MOVM"}
 _CONSTANT = {"LDC"}
 _COPIES = {"UBLKCP", "UBLKRED", "UTMALDG", "UTMASTG", "UTMAREDG"}
-"""What the copy engine executes; `UBLKCP.S.G` copies to shared memory, `.G.S` from there."""
+"""What the copy engine executes; `UBLKCP.S.G` copies to shared memory, `.G.S` from there, `.S.S` to
+that of another block."""
+_SENDS = {"STAS", "REDAS"}
+"""`st.async` and `red.async` to shared memory of another block."""
 _BARRIER_KINDS = {"PHASECHK": Kind.TEST, "ARRIVE": Kind.CHANGE}
 _CLUSTER_BARRIER = {"UCGABAR_ARV": Kind.ARRIVE_CLUSTER, "UCGABAR_WAIT": Kind.AWAIT_CLUSTER}
 _SPECIAL_REGISTERS = {"S2R", "S2UR", "VOTEU", "R2UR", "REDUX", "MATCH"}
@@ -106,6 +109,10 @@ def issue_of(step: MachineInstruction, properties: DeviceProperties) -> Issue:
         return _memory(step, properties)
     if name in _SHARED:
         return _shared(step, properties)
+    if name in _SENDS:
+        return Issue(Kind.SEND, Unit.MEMORY, ADDRESS_CLOCKS)
+    if name == "ARRIVES":  # when the LDGSTS before it are complete
+        return Issue(Kind.ARRIVE_COPIED, Unit.MISCELLANEOUS, 1.0)
     if name in _CONSTANT:
         first = properties.constant_latency_clocks or properties.shared_latency_clocks or 0.0
         return Issue(Kind.CONSTANT, Unit.CONSTANT, 1.0, first)
@@ -124,6 +131,8 @@ def issue_of(step: MachineInstruction, properties: DeviceProperties) -> Issue:
         return Issue(Kind.VARIABLE, Unit.MISCELLANEOUS, 1.0, l2)
     if name == "WARPGROUP" and "DEPBAR" in opcode:
         return Issue(Kind.AWAIT_PRODUCTS, Unit.MISCELLANEOUS, 1.0)
+    if name in _COPIES and ".S.S" in opcode:
+        return Issue(Kind.SEND, Unit.UNIFORM, 2.0)
     if name in _COPIES:
         out = ".G.S" in opcode or name not in ("UBLKCP", "UTMALDG")
         return Issue(Kind.COPY_OUT if out else Kind.COPY, Unit.UNIFORM, 2.0)

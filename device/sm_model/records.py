@@ -71,6 +71,8 @@ class Kind(IntEnum):
     AWAIT_PRODUCTS = 15  # waits until only some groups of products are under way
     ARRIVE_CLUSTER = 16  # arrives at the barrier of the cluster
     AWAIT_CLUSTER = 17  # waits there for the others
+    SEND = 18  # writes to shared memory of another block, and completes its bytes at a barrier
+    ARRIVE_COPIED = 19  # arrives at a barrier when the copies before it are complete
 
 
 class Stall(IntEnum):
@@ -145,6 +147,7 @@ class Operation(Record):
     arrivals: int
     transactions: int  # bytes that it expects; negative: that it completes
     phases: int  # that it waits for
+    far: int  # 1 where the barrier is another block's
 
 
 class Barrier(Record):
@@ -254,6 +257,7 @@ class Machine(Record):
     operations: Pointer[Operation]
     first_operation: Pointer[int]  # by warp of a block and site; one item more
     arrival_clocks: float  # from an arrival until a warp that waits for it goes on
+    far_arrival_clocks: float  # the same of an arrival at a barrier of another block
     cluster_clocks: float  # the same of the barrier of a cluster
     remote_sector_clocks: float  # of the network between SMs, this SM's share
 

@@ -80,6 +80,7 @@ class Rates:
         fetch_ahead: Lines that are prefetched.
         arrival_clocks: Clocks from an arrival at a barrier in shared memory until a warp that
             waits for it goes on.
+        far_arrival_clocks: The same of an arrival at a barrier of another block.
         cluster_clocks: The same of the barrier of a cluster.
         remote_sector_clocks: Clocks per sector of an access to another block's shared memory.
     """
@@ -111,6 +112,7 @@ class Rates:
     fetch_interval: float = 0.0
     fetch_ahead: int = 0
     arrival_clocks: float = 0.0
+    far_arrival_clocks: float = 0.0
     cluster_clocks: float = 0.0
     remote_sector_clocks: float = 0.0
 
@@ -125,7 +127,7 @@ class BarrierWork:
     """
 
     arrivals: tuple[int, ...] = ()
-    operations: tuple[tuple[tuple[tuple[int, int, int, int], ...], ...], ...] = ()
+    operations: tuple[tuple[tuple[tuple[int, int, int, int, int], ...], ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -243,7 +245,8 @@ def run(work: Workload, rates: Rates) -> Simulated:
         *("dram_byte_clocks", "dram_sector_bytes", "backlog"),
         *("dram_peak_byte_clocks", "dram_queue_clocks", "dram_turnaround_clocks", "dram_window"),
         *("fetch_latency", "fetch_interval", "fetch_ahead"),
-        *("least_sectors", "arrival_clocks", "cluster_clocks", "remote_sector_clocks"),
+        *("least_sectors", "arrival_clocks", "far_arrival_clocks", "cluster_clocks"),
+        "remote_sector_clocks",
     ):
         machine[name] = getattr(rates, name)
     function: Compiled[Any] = cast(Any, simulation_code.simulate)

@@ -53,6 +53,7 @@ _TEST, _CHANGE, _COPY, _COPY_OUT, _PRODUCT, _AWAIT_PRODUCTS, _ARRIVE_CLUSTER, _A
         *(Kind.AWAIT_PRODUCTS, Kind.ARRIVE_CLUSTER, Kind.AWAIT_CLUSTER),
     ),
 )
+_SEND, _ARRIVE_COPIED = int(Kind.SEND), int(Kind.ARRIVE_COPIED)
 _MEMORY, _FMA, _HEAVY, _LITE = map(int, (Unit.MEMORY, Unit.FMA, Unit.FMA_HEAVY, Unit.FMA_LITE))
 _WAIT, _LONG, _DISPATCH_STALL, _BARRIER, _NO_INSTRUCTION, _IMC_MISS, _NOT_SELECTED, _GMMA = map(
     int,
@@ -376,7 +377,9 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
     if step.unit == _MEMORY:
         begin = _enqueue(m, scheduler, step, clock)
         read = begin
-        if step.remote > 0.0 and _chance(m) < step.remote:
+        if step.kind == _SEND:
+            _operate(m, number, step, _reach(m, step, begin))
+        elif step.remote > 0.0 and _chance(m) < step.remote:
             done = _reach(m, step, begin)
         elif step.kind == _LOCAL:
             done = begin + step.latency
@@ -431,14 +434,20 @@ def _asynchronous(m: Machine, number: int, warp: Warp, step: Step, clock: float)
     elif step.kind == _TEST:
         if _operation(m, number, step.site) >= 0:
             m.cursors[number * m.sites + step.site] += 1
-    elif step.kind == _CHANGE:
-        _operate(m, number, step, clock + m.arrival_clocks)
+    elif step.kind in (_CHANGE, _ARRIVE_COPIED):
+        index, arrival = _operation(m, number, step.site), m.arrival_clocks
+        if index >= 0 and m.operations[index].far:
+            arrival = m.far_arrival_clocks
+        begin = clock if step.kind == _CHANGE else _later(clock, warp.copied)
+        _operate(m, number, step, begin + arrival)
     elif step.kind == _COPY:
         index = _operation(m, number, step.site)
         if index < 0 or m.operations[index].barrier >= 0:
             _operate(m, number, step, _load(m, step, clock, 0 + NONE))
         else:
             m.cursors[number * m.sites + step.site] += 1
+    elif step.kind == _SEND:  # by the copy engine
+        _operate(m, number, step, _reach(m, step, clock))
     elif step.kind == _COPY_OUT:
         _store(m, step, clock)
     elif step.kind == _ARRIVE_CLUSTER:

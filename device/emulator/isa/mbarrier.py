@@ -10,6 +10,7 @@ operand has arrivals and bytes in the same places; a token is the word that an a
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,13 +153,23 @@ def _change(instruction: Instruction, state: Operand, address: Operand) -> Instr
 def expand_async_arrive(instruction: Instruction) -> Iterable[Instruction]:
     """`cp.async.mbarrier.arrive`: arrives when the copies are complete, which is immediately.
 
-    Without `.noinc` the phase also needs one more arrival, so that the count stays the same.
+    Without `.noinc` the phase also needs one more arrival, so that the count stays the same: ptxas
+    lets it wait for a transaction more (`SYNCS.ARRIVE.A0T1`), which the copies then complete
+    (`ARRIVES.TRANSCNT`).
     """
+    (address,) = instruction.operands
     yield substitute(instruction, "cp.async.wait_all")
     if ".noinc" in instruction.opcode:
-        (address,) = instruction.operands
         opcode = f"mbarrier.arrive{_space(instruction)}.b64"
         yield from expand_arrive(substitute(instruction, opcode, Register("_"), address))
+        return
+    change = _change(instruction, Register("_"), address)
+    relaxed = change.opcode.replace("acq_rel", "relaxed")  # the thread itself orders nothing by it
+    change = replace(change, opcode=f"{relaxed} of copies")
+    yield substitute(instruction, "mbarrier.change.expect", _WORD, _ZERO, _ONE)
+    yield change
+    yield substitute(instruction, "mbarrier.change.complete", _WORD, _ONE)
+    yield change
 
 
 def expand_test_wait(instruction: Instruction) -> Iterable[Instruction]:

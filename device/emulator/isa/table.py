@@ -651,6 +651,10 @@ for drop in ("", "_drop"):
     more = {"space": "shared", "view": CLUSTER_VIEW, "counted": False}
     op(pattern, "u64 -> u64", function, kind="atomic", **more)
 function = partial(mbarrier.changed_state, "")
+for space in ("generic", "shared"):
+    pattern = f"atom{'' if space == 'generic' else '.shared'}.arrive.u64 mbarrier of copies"
+    more = {"space": space, "counted": False}
+    op(pattern, "u64 -> u64", function, kind="atomic", **more)
 more = {"space": "shared", "view": bulk_copies.VIEW}
 name = "atom.shared.arrive.u64 mbarrier of a bulk copy"
 op(name, "u64 -> u64", function, kind="atomic", **more)

@@ -19,6 +19,7 @@ from memlab.device.emulator.isa.address_space import RANK_UNIT
 from memlab.device.emulator.isa.asynchronous.bulk_copies import is_multicast
 from memlab.device.emulator.machine.memory import Mask
 from memlab.device.emulator.machine.observer import Action, Observer
+from memlab.device.emulator.machine.threads import cluster_ranks
 from memlab.device.emulator.ptx.parser import Operand
 from memlab.device.properties import WARP_SIZE
 
@@ -42,6 +43,7 @@ class BarrierOperation:
         arrivals: Arrivals that it makes.
         transactions: Bytes that it expects; negative for those that a copy completes.
         phases: Phases of the barrier that it waits for; None if it waits for none.
+        is_far: Whether it changes a barrier of another block of the cluster.
     """
 
     line: int
@@ -49,6 +51,7 @@ class BarrierOperation:
     arrivals: int = 0
     transactions: int = 0
     phases: int | None = None
+    is_far: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,8 @@ class BarrierLog(Observer):
         self._left = _MOST_OPERATIONS
         self._lanes = chunk.context["warps_per_block"] * WARP_SIZE
         self._ranks: dict[tuple[int, int], int] = {}  # of the blocks that a multicast reached last
+        grid = chunk.threads.grid
+        self._own_rank = int(cluster_ranks(chunk.threads.blocks[:1], grid.cluster)[0])
         self._met = Counter[int]()  # warps that have arrived at a named barrier, by its number
 
     def instruction_bound(self, index: int, step: DecodedInstruction, action: Action) -> Action:
@@ -155,7 +160,7 @@ class BarrierLog(Observer):
         steps = np.diff(keys)
         if (steps < 0).any():  # the lanes of a warp access several barriers
             order = np.argsort(keys, kind="stable")
-            keys, states, values = keys[order], states[order], values[order]
+            keys, states, values, lanes = keys[order], states[order], values[order], lanes[order]
             steps = np.diff(keys)
         starts = [0, *(np.flatnonzero(steps) + 1).tolist()]
         for first, end in zip(starts, [*starts[1:], len(keys)], strict=True):
@@ -164,7 +169,10 @@ class BarrierLog(Observer):
             if change:
                 parts = [mbarrier.parts_of_change(value) for value in values[first:end].tolist()]
                 arrivals, transactions = (sum(part) for part in zip(*parts, strict=True))
-                operation = BarrierOperation(line, number, arrivals, transactions)
+                is_far = access.ranks is not None and bool(
+                    (access.ranks[lanes[first:end]] != self._own_rank).any()
+                )
+                operation = BarrierOperation(line, number, arrivals, transactions, is_far=is_far)
             else:
                 awaited = self._awaited(number, int(values[first]), parity=kind == "u32")
                 operation = BarrierOperation(line, number, phases=awaited)

@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import memlab
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
 from memlab.device.devices import launch_limits
 from memlab.device.emulation.device import EmulatedDevice, emulate
 from memlab.device.emulator.machine.barrier_log import BarrierOperations
 from memlab.device.machine_code.instructions import MachineInstruction
+from memlab.device.properties import clock_hz
 from memlab.device.sm_model.launch_time import estimate
 from memlab.device.sm_model.pipes import product_wavefronts
 from memlab.device.sm_model.profile import LaunchProfile
@@ -22,6 +24,7 @@ from memlab.device.sm_model.simulation import BarrierWork, Rates, Workload, empt
 from memlab.kernels.catalog import find_kernel
 from memlab.kernels.user.kernel import UserKernel, apply_launch_options
 from memlab.launching import prepare_launch
+from tests.support.paths import DATA
 
 RING = """
 extern "C" __global__ void ring(float* out) {
@@ -54,7 +57,7 @@ def test_a_test_waits_for_the_arrival_of_another_warp() -> None:
     steps[100]["kind"], steps[100]["site"] = Kind.CHANGE, 0
     steps[101]["kind"], steps[101]["site"] = Kind.TEST, 1
     paths = np.array([(0, 101)]), np.array([(101, 103)])
-    barriers = BarrierWork((1,), ((((0, 1, 0, 0),), ()), ((), ((0, 0, 0, 1),))))
+    barriers = BarrierWork((1,), ((((0, 1, 0, 0, 0),), ()), ((), ((0, 0, 0, 1, 0),))))
     work = Workload(steps, paths, (0, 1), (0, 1), 1.0, 1, 1, barriers)
 
     done = run(work, Rates(arrival_clocks=30.0))
@@ -70,7 +73,7 @@ def test_a_copy_completes_its_bytes_when_they_have_come() -> None:
     for at, kind in enumerate((Kind.CHANGE, Kind.COPY, Kind.TEST)):
         steps[at]["kind"], steps[at]["site"] = kind, at
     steps[1]["lines"], steps[1]["sectors"], steps[1]["missed"] = 32, 128, 1
-    operations = (((0, 1, 4096, 0),), ((0, 0, -4096, 0),), ((0, 0, 0, 1),))
+    operations = (((0, 1, 4096, 0, 0),), ((0, 0, -4096, 0, 0),), ((0, 0, 0, 1, 0),))
     work = Workload(
         steps, (np.array([(0, 4)]),), (0,), (0,), 1.0, 1, 1, BarrierWork((1,), (operations,))
     )
@@ -78,6 +81,57 @@ def test_a_copy_completes_its_bytes_when_they_have_come() -> None:
 
     # The copy begins at clock 1; 4096 bytes pass the port at 128 bytes a clock.
     assert run(work, rates).clocks == 1 + 32 + 300 + 2
+
+
+@pytest.mark.parametrize(("far", "clocks"), [(0, 30), (1, 270)])
+def test_an_arrival_at_a_barrier_of_another_block_takes_longer(far: int, clocks: int) -> None:
+    steps = empty_steps(3)
+    steps["unit"] = Unit.MISCELLANEOUS
+    steps[0]["kind"], steps[0]["site"] = Kind.CHANGE, 0
+    steps[1]["kind"], steps[1]["site"] = Kind.TEST, 1
+    barriers = BarrierWork((1,), ((((0, 1, 0, 0, far),), ((0, 0, 0, 1, 0),)),))
+    work = Workload(steps, (np.array([(0, 3)]),), (0,), (0,), 1.0, 1, 1, barriers)
+
+    done = run(work, Rates(arrival_clocks=30.0, far_arrival_clocks=270.0))
+
+    assert done.clocks == clocks + 2
+
+
+@pytest.mark.parametrize("unit", [Unit.MEMORY, Unit.UNIFORM])
+def test_what_is_sent_to_another_block_completes_its_bytes_there(unit: Unit) -> None:
+    steps = empty_steps(4)
+    steps["unit"] = Unit.MISCELLANEOUS
+    for at, kind in enumerate((Kind.CHANGE, Kind.SEND, Kind.TEST)):
+        steps[at]["kind"], steps[at]["site"] = kind, at
+    steps[1]["unit"], steps[1]["busy"] = unit, 4 * (unit == Unit.MEMORY)
+    steps[1]["remote"], steps[1]["remote_sectors"], steps[1]["remote_latency"] = 1, 16, 200
+    operations = (((0, 1, 512, 0, 0),), ((0, 0, -512, 0, 1),), ((0, 0, 0, 1, 0),))
+    work = Workload(
+        steps, (np.array([(0, 4)]),), (0,), (0,), 1.0, 1, 1, BarrierWork((1,), (operations,))
+    )
+
+    done = run(work, Rates(remote_sector_clocks=2.0))
+
+    # From clock 1, a store 5 clocks later, 16 sectors take the network; the last step follows.
+    begin = 1 + 5 * (unit == Unit.MEMORY)
+    assert not done.stuck
+    assert done.clocks == begin + 16 * 2 + 200 + 2
+
+
+def test_an_arrival_of_copies_waits_for_those_of_its_warp() -> None:
+    steps = empty_steps(4)
+    steps["unit"] = Unit.MISCELLANEOUS
+    steps[0]["kind"], steps[0]["unit"], steps[0]["copies"] = Kind.LOAD, Unit.MEMORY, 1
+    steps[0]["missed"], steps[0]["sectors"] = 1, 4
+    steps[1]["kind"], steps[1]["site"] = Kind.ARRIVE_COPIED, 0
+    steps[2]["kind"], steps[2]["site"] = Kind.TEST, 1
+    barriers = BarrierWork((1,), ((((0, 1, 0, 0, 0),), ((0, 0, 0, 1, 0),)),))
+    work = Workload(steps, (np.array([(0, 4)]),), (0,), (0,), 1.0, 1, 1, barriers)
+
+    done = run(work, Rates(arrival_clocks=30.0, l2_latencies=np.array([300.0])))
+
+    # The copy begins at clock 2; it has come at 302, and the arrival 30 clocks later.
+    assert done.clocks == 302 + 30 + 2
 
 
 @pytest.mark.parametrize("kind", [Kind.COPY, Kind.COPY_OUT])
@@ -100,7 +154,7 @@ def test_copies_of_the_copy_engine_hold_up_no_access_of_a_warp(kind: Kind) -> No
 def test_a_phase_that_nothing_completes_is_noticed() -> None:
     steps = empty_steps(2)
     steps[0]["kind"], steps[0]["site"] = Kind.TEST, 0
-    barriers = BarrierWork((1,), ((((0, 0, 0, 1),),),))
+    barriers = BarrierWork((1,), ((((0, 0, 0, 1, 0),),),))
     work = Workload(steps, (np.array([(0, 2)]),), (0,), (0,), 1.0, 1, 1, barriers)
 
     assert run(work, Rates()).stuck
@@ -159,13 +213,82 @@ def test_the_operations_of_a_block_are_recorded(tmp_path: Path) -> None:
         assert [done.phases is None for done in of_warp[-2:]] == [False, True]  # in order
 
 
+COPIED = """
+extern "C" __global__ void copied(const float* in, float* out) {
+  __shared__ __align__(16) float s[128];
+  __shared__ unsigned long long word;
+  unsigned bar = (unsigned)__cvta_generic_to_shared(&word), t = threadIdx.x, done;
+  if (t == 0) asm volatile("mbarrier.init.shared.b64 [%0], 32;" ::"r"(bar) : "memory");
+  __syncwarp();
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+               ::"r"((unsigned)__cvta_generic_to_shared(s + 4 * t)), "l"(in + 4 * t) : "memory");
+#ifdef ARRIVE
+  asm volatile("cp.async.mbarrier.arrive" ARRIVE ".shared.b64 [%0];" ::"r"(bar) : "memory");
+#endif
+#ifdef OWN
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(bar) : "memory");
+#endif
+  do {
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], 0;"
+                 " selp.u32 %0, 1, 0, p; }" : "=r"(done) : "r"(bar) : "memory");
+  } while (!done);
+  out[t] = s[t];
+}
+"""
+
+
+def seconds(defines: list[str]) -> float:
+    """The modelled time of `COPIED`."""
+    time = memlab.run(
+        memlab.source(COPIED, "copied"),
+        grid=1,
+        block=32,
+        args=[np.arange(128, dtype=np.float32), memlab.out(32, "f32")],
+        defines=defines,
+        device="h200",
+    ).measurement.time
+    assert time.left_out == ""
+    return time.median_s
+
+
+def test_a_phase_waits_for_the_arrival_of_copies() -> None:
+    h200 = loader.load_datasheet("h200")
+    latency_s = (h200.dram_latency_clocks or 0.0) / (clock_hz(h200) or 1.0)
+    without = seconds(["OWN"])  # where nothing waits for the copies
+
+    for waits in (['ARRIVE=".noinc"'], ['ARRIVE=""', "OWN"]):
+        assert seconds(waits) - without == pytest.approx(latency_s, rel=0.4)  # random ones
+
+
+def test_stores_to_another_block_complete_the_bytes_that_it_waits_for() -> None:
+    planted = f"{DATA / 'planted' / 'cluster_store_no_wait.cu'}:swapped"
+    arguments = [np.arange(256, dtype=np.int32), memlab.out(256, "i32")]
+    time = memlab.run(
+        planted, grid=4, block=64, args=arguments, defines=["FIXED"], device="h200"
+    ).measurement.time
+    assert time.left_out == ""
+
+
+def test_arrivals_at_barriers_of_other_blocks_are_recorded_as_such() -> None:
+    """A consumer of `wgmma-cluster` arrives at both blocks; what they expect is their own."""
+    recorded = profile_of("wgmma-cluster", 512).barriers
+    changes = [
+        done
+        for of in recorded.operations.values()
+        for done in of
+        if done.phases is None and done.transactions >= 0
+    ]
+    assert {done.transactions > 0 for done in changes if done.is_far} == {False}
+    assert {done.transactions > 0 for done in changes if not done.is_far} == {True}
+
+
 def test_warps_meet_at_a_named_barrier_without_the_others_of_their_block() -> None:
     steps = empty_steps(303)
     steps["stall"] = 4
     steps[100]["kind"], steps[100]["site"], steps[100]["stall"] = Kind.SYNCHRONIZE, 0, 1
     slow, fast = np.array([(0, 102)]), np.array([(100, 102)])
     apart = np.array([(102, 303)])  # it never meets them
-    meeting = ((0, 1, 0, 1),), ((0, 1, 0, 1),), ()
+    meeting = ((0, 1, 0, 1, 0),), ((0, 1, 0, 1, 0),), ()
     barriers = BarrierWork((2,), tuple((operations,) for operations in meeting))
     work = Workload(steps, (slow, fast, apart), (0, 1, 2), (0, 1, 2), 1.0, 1, 1, barriers)
 
@@ -183,7 +306,7 @@ def test_an_arrival_at_a_named_barrier_does_not_wait() -> None:
     steps[100]["kind"], steps[100]["site"] = Kind.CHANGE, 0
     steps[101]["kind"], steps[101]["site"] = Kind.SYNCHRONIZE, 1
     paths = np.array([(0, 101)]), np.array([(101, 103)])
-    barriers = BarrierWork((2,), ((((0, 1, 0, 0),), ()), ((), ((0, 1, 0, 1),))))
+    barriers = BarrierWork((2,), ((((0, 1, 0, 0, 0),), ()), ((), ((0, 1, 0, 1, 0),))))
     work = Workload(steps, paths, (0, 1), (0, 1), 1.0, 1, 1, barriers)
 
     done = run(work, Rates(arrival_clocks=30.0))
