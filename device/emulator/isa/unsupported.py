@@ -24,6 +24,11 @@ _ADVICE = (
         f"changes, need a GPU; {_OLDER_TRITON}",
     ),
     (r"tcgen05", f"products in tensor memory need a GPU; {_OLDER_TRITON}"),
+    (
+        r"mma\.sync(\.aligned)?\.m8n8k4\..*f16",
+        "FP16 products of this shape are made for sm_70 and slow on later GPUs: use m16n8k8 or "
+        "m16n8k16",
+    ),
     (r"mma|wmma|wgmma", _TENSOR_CORES),
     (r"clusterlaunchcontrol", "canceling clusters needs a GPU: give each block its own work"),
     (r"multimem", "memory of several GPUs at once needs them"),

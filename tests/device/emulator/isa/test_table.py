@@ -225,7 +225,7 @@ def test_an_unknown_opcode_is_named_with_its_lines() -> None:
             "cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%r0], [%r0], 16, %r0",
             "without a mask",
         ),
-        ("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32", "others need a GPU"),
+        ("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32", "use m16n8k8 or m16n8k16"),
         (
             "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%r0, %r0}, 0, 0, 0, 0, 1, 1, 1",
             "others need a GPU",
