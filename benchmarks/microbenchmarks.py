@@ -86,6 +86,14 @@ COUNTED = {
             "duration_ns": "gpu__time_duration.sum",
         },
     ),
+    "row_reads": Counted(
+        "rows",
+        {
+            "l1_sectors": "l1tex__m_xbar2l1tex_read_sectors.sum",
+            "l2_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+            "duration_ns": "gpu__time_duration.sum",
+        },
+    ),
     "merged_copies": Counted(
         "timed|rings",
         {

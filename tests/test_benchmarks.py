@@ -154,6 +154,7 @@ TABLES = {
     "shared_copies": "docs/results/h200-copies.csv",
     "shared_floats": "docs/results/h200-shared-floats.csv",
     "tile_reads": "docs/results/h200-tile-reads.csv",
+    "row_reads": "docs/results/h100-row-reads.csv",
     "merged_copies": "docs/results/h200-merged-copies.csv",
 }
 """Tables of micro-benchmarks, by the programs that print them."""
