@@ -64,11 +64,12 @@ _ADVICE_BY_MESSAGE = (
 
 _MISSING_HEADER = re.compile(r'open source file "([^"]+)"')
 _NAME_MAP = re.compile(r"^__nv_name_map\(\d+\): (?:catastrophic )?error: (.+)$", re.M)
-_ERROR = re.compile(r"^(?!__nv_name_map).*(?:: |^)(?:catastrophic )?error: ", re.M)
+_ERROR = re.compile(r"^(?!__nv_name_map).*(?:: |^)(?:ptxas |catastrophic )?error: ", re.M)
 _MESSAGE = re.compile(
-    r"^\S.*: (?:catastrophic )?(?:error|warning|remark)\b|^\d+ (?:catastrophic )?errors? detected"
+    r"^\S.*: (?:ptxas |catastrophic )?(?:error|warning|remark)\b|^ptxas .*; info\b"
+    r"|^\d+ (?:catastrophic )?errors? detected"
 )
-_WARNING = re.compile(r"^\S.*?: (?:warning|remark)\b")
+_WARNING = re.compile(r"^\S.*?: (?:ptxas )?(?:warning|remark)\b|^ptxas .*; info\b")
 
 
 class CompileError(UsageError):
