@@ -101,12 +101,16 @@ def warnings_as_messages() -> Iterator[None]:
 
 def note_time_limit(coverage: Coverage, quiet: bool) -> None:
     """Print that a launch was stopped at the time limit, and how much of it had run."""
-    if coverage.timed_out and not quiet:
-        print_message(
-            f"stopped at the time limit: {coverage.blocks_emulated:,} of "
-            f"{coverage.blocks_total:,} blocks ran and stand for the rest; "
-            "allow more with --timeout"
+    if not coverage.timed_out or quiet:
+        return
+    if coverage.blocks_emulated == coverage.blocks_total:
+        reached = "all blocks were counted, but not run again for the models of caches and time"
+    else:
+        reached = (
+            f"{coverage.blocks_emulated:,} of {coverage.blocks_total:,} blocks ran and stand for "
+            "the rest"
         )
+    print_message(f"stopped at the time limit: {reached}; allow more with --timeout")
 
 
 def partial_result(work: Callable[[], Result]) -> tuple[Result, int]:

@@ -114,7 +114,8 @@ class Coverage:
         blocks_total: Blocks of the grid.
         estimated: Whether the counts are estimates: blocks that did not run may behave differently
             from those that represent them, because of data or of their index.
-        timed_out: Whether the time limit stopped the emulation before all chosen blocks had run.
+        timed_out: Whether the time limit stopped the emulation before all chosen blocks had run, to
+            be counted or for the models of the caches and of the time.
         not_counted: Why the counters are missing though the launch ran on a GPU; empty where they
             are not.
         relative_standard_error: For estimates, the standard error of the number of global sectors

@@ -374,8 +374,9 @@ def emulate(
         )
         / launch.blocks,
     )
+    late = execution.deadline.has_passed()  # then the models saw fewer blocks than they asked for
     return Emulation(
-        coverage=counted.coverage,
+        coverage=replace(counted.coverage, timed_out=counted.coverage.timed_out or late),
         counters=counters,
         lines=totals.counters_by_line(program, written, execution.source, integers),
         accesses=totals.counters_by_access(program, written, accessed_arrays(launch, execution)),

@@ -23,7 +23,7 @@ from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.machine import execution_trace
 from memlab.device.emulator.machine.memory import KernelFault
 from memlab.device.emulator.ptx.parser import PtxError, parse_ptx
-from memlab.device.measurement import Coverage, Measurement
+from memlab.device.measurement import Coverage, Measurement, Verification
 from memlab.errors import UsageError
 from memlab.kernels.launch import Arrays, Buffer, Launch, Scalar, SingleValue, Uniform
 
@@ -395,6 +395,33 @@ def test_the_command_stops_at_its_limit_with_one_line(
     assert out == ""
     assert err.startswith("memlab: error: the emulator's limit of 0.3 s is reached by block (1, ")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_models_that_the_time_limit_cut_short_are_named(
+    late: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All blocks have been counted when the time is up, and none runs again for the caches."""
+    whole = Execution.verify
+
+    def verified(self: Execution, whole_grid: bool) -> Verification:
+        if late:
+            self.deadline = Deadline(-1.0)
+        return whole(self, whole_grid)
+
+    monkeypatch.setattr(Execution, "verify", verified)
+    file = tmp_path / "fill.cu"
+    file.write_text(FILL)
+    words = [f"{file}:k", "--grid", "64", "--block", "64", "--arg", "out:f32[4096]"]
+
+    assert main(["run", *words, "--arg", "i32=4096", "--no-store"]) == 0
+
+    out, err = capsys.readouterr()
+    assert ("stopped at the time limit" in " ".join(out.split())) == late
+    assert err == late * (
+        "memlab: stopped at the time limit: all blocks were counted, but not run again for the "
+        "models of caches and time; allow more with --timeout\n"
+    )
 
 
 def test_a_command_stopped_at_its_limit_reports_partial_results(
