@@ -66,7 +66,10 @@ COUNTED = {
     ),
     "shared_floats": Counted(
         "floats",
-        {"compare_and_swaps": "smsp__inst_executed_op_shared_atom_dot_cas.sum"},
+        {
+            "compare_and_swaps": "smsp__inst_executed_op_shared_atom_dot_cas.sum",
+            "sm_active_clocks": "sm__cycles_active.max",
+        },
         cache_control="none",
     ),
     "tile_reads": Counted(

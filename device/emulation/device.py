@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from memlab.device import time_model
+from memlab.device.access_counts import AccessCounts
 from memlab.device.budget import Budget, EmulationMemoryError, EmulationTimeoutError
 from memlab.device.compiler.compile import CompiledKernel, code_record, compile_launch
 from memlab.device.compiler.cubin import machine_code_bytes
@@ -23,6 +24,7 @@ from memlab.device.emulation.atomic_passes import count_atomic_passes, with_sums
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulation.line_stalls import clocks_per_instruction, line_stalls
 from memlab.device.emulation.machine_profile import machine_profile
+from memlab.device.emulation.shared_retries import observe_attempts
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.models import address_streams
 from memlab.device.emulator.models.access_levels import AccessLevels
@@ -40,10 +42,12 @@ from memlab.device.machine_code.executed_code import (
 )
 from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.listing import ListedInstruction
+from memlab.device.machine_code.retries import Attempts, retried_lines
 from memlab.device.machine_code.shared_accesses import (
     count_machine_accesses,
     loads_of_atomics,
     with_machine_widths,
+    with_swaps,
 )
 from memlab.device.measurement import (
     INTEGER_COUNTERS,
@@ -286,11 +290,6 @@ def emulate(
         execution, None if block is None else block.lane_instructions_per_block, report
     )
     tally = counted.tally
-    executed = _executed_code(graph, program, tally)
-    own_loads = None
-    if not isinstance(executed, DisassemblyError):
-        count_machine_accesses(executed, program, tally)
-        own_loads = loads_of_atomics(executed)
     execution.check_roles()
     report("verifying", None)
     whole = counted.coverage.blocks_emulated == launch.blocks
@@ -303,7 +302,10 @@ def emulate(
     block = representative_block.find_representative(execution, block, sectors, counted)
     extremes = representative_block.extreme_warps(execution)
     copies = async_copies.observe_copies(execution, block.stream.origin)
-    written = copies.with_wavefronts(tally)
+    attempts = _attempts(graph, execution, block, resident, properties)
+    executed = _executed_code(graph, program, tally, attempts)
+    own_loads = _count_machine_accesses(executed, program, tally)
+    written = with_swaps(executed, program, copies.with_wavefronts(tally))
     counters = totals.total_counters(program, written, own_loads)
     active = address_streams.ActiveRegion(block.region, block.stream.equivalent_blocks(sectors))
     allocation = block_allocation(properties, block_requirements(launch, compiled.resources))
@@ -362,6 +364,7 @@ def emulate(
             copies.fetches_per_sector,
             execution.work.of_whole_grid(),
             extremes,
+            attempts,
         )
     counters = _with_launch_reads(counters, launch, compiled, properties)
     work = time_model.LaunchWork(
@@ -411,15 +414,42 @@ def _flow_graph(launch: Launch, compiled: CompiledKernel) -> FlowGraph | Disasse
 
 
 def _executed_code(
-    graph: FlowGraph | DisassemblyError, program: Program, tally: Tally
+    graph: FlowGraph | DisassemblyError,
+    program: Program,
+    tally: Tally,
+    attempts: Mapping[int, Attempts],
 ) -> ExecutedCode | DisassemblyError:
     """The machine code with its executions, or why there is none."""
     if isinstance(graph, DisassemblyError):
         return graph
     try:
-        return executed_code(graph, program, tally)
+        return executed_code(graph, program, tally, attempts)
     except DisassemblyError as reason:
         return reason
+
+
+def _attempts(
+    graph: FlowGraph | DisassemblyError,
+    execution: Execution,
+    block: representative_block.RepresentativeBlock,
+    resident: Occupancy,
+    properties: DeviceProperties,
+) -> dict[int, Attempts]:
+    """How often the block's lanes try at atomics that are loops, by their line of the PTX."""
+    if isinstance(graph, DisassemblyError):
+        return {}
+    origin, lines = block.stream.origin, retried_lines(graph)
+    return observe_attempts(execution, origin, lines, resident.blocks_per_sm, properties)
+
+
+def _count_machine_accesses(
+    executed: ExecutedCode | DisassemblyError, program: Program, tally: Tally
+) -> AccessCounts | None:
+    """Count the shared accesses that the machine code makes, and return the loads of atomics."""
+    if isinstance(executed, DisassemblyError):
+        return None
+    count_machine_accesses(executed, program, tally)
+    return loads_of_atomics(executed)
 
 
 def emulate_if_supported(

@@ -20,6 +20,7 @@ from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.instructions import MachineCode
 from memlab.device.machine_code.projection import project
 from memlab.device.machine_code.ptx_profile import PtxProfile, ptx_profile
+from memlab.device.machine_code.retries import Attempts, with_retries
 from memlab.device.measurement import Counters
 from memlab.device.properties import SECTOR_BYTES
 from memlab.device.sm_model.paths import Flow
@@ -55,6 +56,7 @@ def machine_profile(
     fetches_per_sector: Mapping[int, float],
     warp_work: NDArray[np.int64] | None,
     extremes: tuple[WarpExecutions, WarpExecutions] | None,
+    attempts: Mapping[int, Attempts],
 ) -> LaunchProfile | None:
     """Describe a launch to the model of an SM.
 
@@ -72,6 +74,7 @@ def machine_profile(
         fetches_per_sector: How often loads fetch a sector from the L2; once if not given.
         warp_work: What each warp executed, as of `UnequalWork`; None if that is not known.
         extremes: The executions of the warps that executed least and most; None if not known.
+        attempts: Those of atomics that are loops in the machine code, by their line of the PTX.
 
     Returns:
         The description; None if the control bits of the architecture are not known, or the counts
@@ -89,7 +92,7 @@ def machine_profile(
             key = b"".join(column.tobytes() for column in one)
             if key not in numbers:
                 numbers[key] = len(flows)
-                flows.append(_flow(graph, _profile(program, *one)))
+                flows.append(_flow(graph, _profile(program, *one), attempts))
             found.append(numbers[key])
         return tuple(found)
 
@@ -111,7 +114,7 @@ def machine_profile(
         barriers=block.barriers,
         served_reads=counters.l2_read_sectors / asked if asked else 1.0,
         cluster_blocks=cluster_blocks,
-        unequal=_unequal_work(graph, program, warp_work, extremes),
+        unequal=_unequal_work(graph, program, warp_work, extremes, attempts),
         work_ratio=_work_ratio(block, active_share, tally, blocks),
         dram_sector_bytes=counters.dram_read_bytes / missed if missed else SECTOR_BYTES,
         dram_written_sector_bytes=counters.dram_write_bytes / stored if stored else 0.0,
@@ -124,12 +127,13 @@ def _unequal_work(
     program: Program,
     warp_work: NDArray[np.int64] | None,
     extremes: tuple[WarpExecutions, WarpExecutions] | None,
+    attempts: Mapping[int, Attempts],
 ) -> UnequalWork | None:
     if warp_work is None or extremes is None:
         return None
     least, most = (
-        _flow(graph, _profile(program, of.lanes[0], of.warps[0], of.rounds[0], of.rests[0]))
-        for of in extremes
+        _flow(graph, _profile(program, *columns), attempts)
+        for columns in ((of.lanes[0], of.warps[0], of.rounds[0], of.rests[0]) for of in extremes)
     )
     return None if least is None or most is None else UnequalWork(warp_work, least, most)
 
@@ -140,11 +144,12 @@ def _profile(program: Program, *columns: NDArray[np.int64]) -> PtxProfile:
     return ptx_profile(program, lanes, warps, rounds, rests)
 
 
-def _flow(graph: FlowGraph, profile: PtxProfile) -> Flow | None:
+def _flow(graph: FlowGraph, profile: PtxProfile, attempts: Mapping[int, Attempts]) -> Flow | None:
     """What one warp executes of the machine code; None if that is not known."""
     executions = project(graph, profile)
     if executions is None:
         return None
+    executions = with_retries(executions, graph, attempts)
     # A block that a lane executes, the warp executes; and the warp comes there by some edge.
     blocks = executions.block_warps.copy()
     blocks[(executions.block_lanes > 1 - _ROUNDING) & (blocks < 1)] = 1.0

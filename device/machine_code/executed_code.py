@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from memlab.device.compiler.compile import CompiledKernel
@@ -15,6 +16,7 @@ from memlab.device.machine_code.listing import ListedInstruction
 from memlab.device.machine_code.pipes import integer_pipe_of, pipe_of
 from memlab.device.machine_code.projection import Executions, project
 from memlab.device.machine_code.ptx_profile import ptx_profile
+from memlab.device.machine_code.retries import Attempts, with_retries
 from memlab.device.measurement import InstructionCounters
 
 _LABEL = re.compile(r"`\([^)]*\)")  # of a branch's target
@@ -55,13 +57,16 @@ def read_flow_graph(compiled: CompiledKernel, entry: str) -> FlowGraph:
     return graph
 
 
-def executed_code(graph: FlowGraph, program: Program, tally: Tally) -> ExecutedCode:
+def executed_code(
+    graph: FlowGraph, program: Program, tally: Tally, attempts: Mapping[int, Attempts]
+) -> ExecutedCode:
     """Project executions of a program on its machine code.
 
     Args:
         graph: The machine code.
         program: The PTX program.
         tally: Its executions.
+        attempts: Those of atomics that are loops, by their line of the PTX.
 
     Raises:
         DisassemblyError: The machine code cannot be brought into agreement with the PTX.
@@ -70,7 +75,7 @@ def executed_code(graph: FlowGraph, program: Program, tally: Tally) -> ExecutedC
     executions = project(graph, profile)
     if executions is None:
         raise DisassemblyError("the flow of the machine code does not follow that of the PTX")
-    return ExecutedCode(graph, executions)
+    return ExecutedCode(graph, with_retries(executions, graph, attempts))
 
 
 def instruction_counters(

@@ -15,9 +15,11 @@ from memlab.device.emulator.isa.macros import is_async_copy_store, is_matrix_loa
 from memlab.device.emulator.isa.rows import CLUSTER_VIEW
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.program import DecodedInstruction, Program
+from memlab.device.machine_code.disassembly import DisassemblyError
 from memlab.device.machine_code.executed_code import ExecutedCode
 from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.instructions import MachineInstruction
+from memlab.device.machine_code.retries import COMPARE_AND_SWAP, SWAP_WAVEFRONTS, retried_lines
 
 _OTHER_INSTRUCTIONS = (is_async_copy_store, is_matrix_load, is_matrix_store)
 _ATOMIC_KINDS = ("atomic", "reduce")
@@ -80,9 +82,9 @@ def loads_of_atomics(executed: ExecutedCode) -> AccessCounts:
     """The shared loads of atomics that have no instruction of their own, each a wavefront.
 
     `atom.shared.add.f32` is a loop that loads the word, computes, and stores it by `ATOMS.CAST`,
-    which fails where another lane was first. It is counted as if no lane had to try again.
+    which fails where another lane was first, in as many rounds as `retries` tells.
     """
-    lines, by_line = _retried_lines(executed.graph), _accesses_by_line(executed.graph)
+    lines, by_line = retried_lines(executed.graph), _accesses_by_line(executed.graph)
     made = sum(
         float(executed.executions.block_warps[block])
         for line in lines
@@ -92,11 +94,30 @@ def loads_of_atomics(executed: ExecutedCode) -> AccessCounts:
     return AccessCounts(requests=round(made), wavefronts=round(made))
 
 
-def _retried_lines(graph: FlowGraph) -> frozenset[int]:
-    """The lines of the PTX whose atomics are loops in the machine code."""
-    return frozenset(
-        step.ptx_line for step in graph.code.instructions if step.opcode.startswith("ATOMS.CAST")
+def with_swaps(executed: ExecutedCode | DisassemblyError, program: Program, tally: Tally) -> Tally:
+    """Count the compare-and-swaps of atomics that are loops as their requests.
+
+    Bank conflicts become fewer with the lanes that are left, as the lanes of each request do.
+    """
+    if isinstance(executed, DisassemblyError):
+        return tally
+    code, executions = executed.graph.code.instructions, executed.executions
+    warps: Counter[int] = Counter()
+    lanes: Counter[int] = Counter()
+    for place, swap in enumerate(code):
+        if swap.opcode.startswith(COMPARE_AND_SWAP):
+            warps[swap.ptx_line] += executions.warps[place]
+            lanes[swap.ptx_line] += executions.lanes[place]
+    requests, wavefronts, excessive = (
+        list(column) for column in (tally.requests, tally.wavefronts, tally.excessive)
     )
+    for index, step in enumerate(program.steps):
+        line = step.instruction.ptx_line
+        if warps[line] and step.row.kind in _ATOMIC_KINDS and step.row.space == "shared":
+            requests[index] = round(warps[line])
+            excessive[index] = round(tally.excessive[index] * lanes[line] / tally.lanes[index])
+            wavefronts[index] = round(SWAP_WAVEFRONTS * requests[index]) + excessive[index]
+    return replace(tally, requests=requests, wavefronts=wavefronts, excessive=excessive)
 
 
 def count_machine_accesses(executed: ExecutedCode, program: Program, tally: Tally) -> None:

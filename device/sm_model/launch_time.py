@@ -16,6 +16,7 @@ import numpy as np
 
 from memlab.device import time_model
 from memlab.device.machine_code.instructions import MachineInstruction
+from memlab.device.machine_code.retries import COMPARE_AND_SWAP, SWAP_WAVEFRONTS
 from memlab.device.measurement import Occupancy, Time
 from memlab.device.occupancy import resident_blocks
 from memlab.device.properties import (
@@ -514,7 +515,10 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         if load_lanes and instruction.name in ("LDG", "LD", "LDL"):
             step["passes"] = max(step["passes"], _LANES_MOST / load_lanes)
         step["latency"] = max(issue.latency - _BEFORE_L1_CLOCKS, 0.0)
-        if instruction.name == "ATOMS" and access.sharing_lanes > 1:
+        if instruction.opcode.startswith(COMPARE_AND_SWAP):
+            # Lanes with one address take further rounds of the loop.
+            step["passes"] = SWAP_WAVEFRONTS * access.passes
+        elif instruction.name == "ATOMS" and access.sharing_lanes > 1:
             _share_address(step, instruction, access.sharing_lanes, properties)
         _set_levels(step, access, issue.width)
         _reach_others(step, issue, access, profile)

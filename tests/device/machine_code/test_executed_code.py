@@ -92,9 +92,10 @@ CONTENDED = """extern "C" __global__ void k(const float* a, float* out, int n) {
 """
 
 
-def test_a_shared_float_atomic_loads_the_word_that_it_adds_to():
-    # 2 blocks of 2 warps: a load for each atomic, and the sum, which both warps load (predicated).
+def test_a_shared_float_atomic_loads_and_swaps_until_all_lanes_have_added():
+    # 2 blocks of 2 warps: 0.955 rounds of a warp for each of the 64 lanes that add to the word
+    # (docs/results/h200-shared-floats.csv); and the sum, which both warps load (predicated).
     counters = run(CONTENDED, 1).counters
 
-    assert counters.shared_load_instructions == 4 + 2
-    assert counters.shared_atomic_instructions == 4
+    assert counters.shared_load_instructions == round(4 * 64 * 0.955) + 2
+    assert counters.shared_atomic_instructions == round(4 * 64 * 0.955)

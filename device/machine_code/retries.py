@@ -1,0 +1,81 @@
+"""Loops in the machine code of one instruction of the PTX, which lanes leave one after the other.
+
+`atom.shared.add.f32` loads the word, adds to it, and stores it by `ATOMS.CAST`, a compare-and-swap
+that succeeds for one lane. The others try again. The PTX shows nothing of these rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from memlab.device.machine_code.flow_graph import FlowGraph
+from memlab.device.machine_code.projection import Executions
+
+COMPARE_AND_SWAP = "ATOMS.CAST"
+SWAP_WAVEFRONTS = 2.0
+"""Wavefronts of a compare-and-swap in shared memory. An H200 counted 55.4 M of `shared-floats-1`,
+which made 18.5 M loads and 18.5 M swaps (docs/results/h200-operations.csv)."""
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """How often the lanes of a warp try, in the mean over its executions of an atomic.
+
+    Attributes:
+        warp: Rounds of the loop by the warp, until the last lane has succeeded.
+        lane: Rounds of the loop by a lane.
+        groups: Groups of lanes that leave the loop together.
+    """
+
+    warp: float = 1.0
+    lane: float = 1.0
+    groups: float = 1.0
+
+
+def retried_lines(graph: FlowGraph) -> frozenset[int]:
+    """The lines of the PTX whose atomics are loops in the machine code."""
+    return frozenset(
+        step.ptx_line
+        for step in graph.code.instructions
+        if step.opcode.startswith(COMPARE_AND_SWAP)
+    )
+
+
+def with_retries(
+    executions: Executions, graph: FlowGraph, attempts: Mapping[int, Attempts]
+) -> Executions:
+    """Executions in which each loop of an atomic has its rounds.
+
+    Args:
+        executions: The executions with one round of each loop.
+        graph: The machine code.
+        attempts: Those of each atomic, by its line of the PTX.
+    """
+    if not attempts:
+        return executions
+    found = replace(
+        executions, **{name: getattr(executions, name).copy() for name in vars(executions)}
+    )
+    for block, place in enumerate(graph.blocks):
+        of_lines = {
+            step.ptx_line
+            for step in graph.instructions(block)
+            if step.opcode.startswith(COMPARE_AND_SWAP)
+        }
+        ways = {e.destination: n for n, e in enumerate(graph.edges) if e.source == block}
+        if block not in ways or not of_lines & attempts.keys():
+            continue
+        tries = attempts[min(of_lines & attempts.keys())]
+        for by_block, by_edge, by_instruction, rounds in (
+            (found.block_warps, found.edge_warps, found.warps, tries.warp),
+            (found.block_lanes, found.edge_lanes, found.lanes, tries.lane),
+        ):
+            by_edge[ways[block]] += by_block[block] * (rounds - 1)
+            by_block[block] *= rounds
+            by_instruction[place.start : place.stop] *= rounds
+        for behind in ways.keys() - {block}:
+            first = graph.blocks[behind].start
+            if behind >= 0 and graph.code.instructions[first].name == "BSYNC":
+                found.warps[first] *= tries.groups
+    return found
