@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,7 +111,9 @@ def machine_profile(
         active=active,
         idle=idle,
         active_share=active_share if active_share < _NEARLY_ALL else 1.0,
-        accesses=_accesses(graph.code, program, tally, levels, contention, fetches_per_sector),
+        accesses=_accesses(
+            graph.code, program, tally, levels, contention, fetches_per_sector, attempts
+        ),
         barriers=block.barriers,
         served_reads=counters.l2_read_sectors / asked if asked else 1.0,
         cluster_blocks=cluster_blocks,
@@ -188,6 +191,7 @@ def _accesses(
     levels: Mapping[int, AccessLevels],
     contention: Mapping[int, AtomicContention],
     fetches_per_sector: Mapping[int, float],
+    attempts: Mapping[int, Attempts],
 ) -> dict[int, Access]:
     """The accesses of each memory instruction, from the PTX instruction that it comes from."""
     by_line: dict[int, list[int]] = {}
@@ -202,6 +206,9 @@ def _accesses(
             accesses[number] = Access(passes=0.0)
         elif instruction.name in _ACCESSES and indices:
             access = _mean_access(indices, program, tally, levels, contention, fetches_per_sector)
+            if tries := attempts.get(instruction.ptx_line):  # with fewer lanes, fewer conflicts
+                passes = 1 + (access.passes - 1) * tries.lane / tries.warp
+                access = replace(access, passes=passes)
             accesses[number] = access
     return accesses
 

@@ -517,7 +517,7 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         step["latency"] = max(issue.latency - _BEFORE_L1_CLOCKS, 0.0)
         if instruction.opcode.startswith(COMPARE_AND_SWAP):
             # Lanes with one address take further rounds of the loop.
-            step["passes"] = SWAP_WAVEFRONTS * access.passes
+            step["passes"] = access.passes + SWAP_WAVEFRONTS - 1
         elif instruction.name == "ATOMS" and access.sharing_lanes > 1:
             _share_address(step, instruction, access.sharing_lanes, properties)
         _set_levels(step, access, issue.width)

@@ -454,8 +454,8 @@ def _left_out(measurement: Measurement) -> str:
     counters = measurement.counters
     conflicts = counters.shared_atomic_float_conflicts
     lanes = WARP_SIZE * counters.shared_atomic_instructions
-    measured = measurement.time.provenance == "measured"
-    if measured or not conflicts or conflicts < CONFLICT_SHARE * lanes:
+    known = measurement.time.provenance == "measured" or measurement.instructions.counted != "PTX"
+    if known or not conflicts or conflicts < CONFLICT_SHARE * lanes:
         return ""
     return (
         f"retries of floating-point atomics in shared memory: {si_text(conflicts, '').strip()} "

@@ -142,8 +142,20 @@ def test_lanes_at_one_address_of_shared_memory_follow_one_another(tmp_path):
     assert one.counters.shared_atomic_wavefronts == 32 * ones.counters.shared_atomic_wavefronts
 
 
-def test_a_report_names_the_retries_that_its_time_leaves_out(tmp_path):
-    """Of 32 lanes on one address 31 meet another; an H200 took 224 us."""
+def test_floats_at_one_address_of_shared_memory_try_again(tmp_path):
+    """An H200 took 224 us; a round took it 3.2 to 4.4 clocks (h200-shared-floats.csv)."""
+    alone = shared_run(tmp_path, "f32", "1", 1)
+    assert alone.measurement.time.median_s == pytest.approx(224e-6, rel=0.25)
+    assert "retries" not in memlab.report(alone)
+
+
+def test_a_report_names_the_retries_that_its_time_leaves_out(tmp_path, monkeypatch):
+    """Without machine code; of 32 lanes on one address 31 meet another."""
+
+    def refuse(*_):
+        raise DisassemblyError("no disassembler")
+
+    monkeypatch.setattr(emulated_device, "read_flow_graph", refuse)
     alone = shared_run(tmp_path, "f32", "1", 1)
     requests = 8 * 132 * 8 * 16
     assert alone.measurement.counters.shared_atomic_float_conflicts == 31 * requests
