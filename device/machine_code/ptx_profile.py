@@ -12,7 +12,7 @@ from memlab.device.emulator.codegen.layout import UNROLLINGS
 from memlab.device.emulator.codegen.stretches import is_partial
 from memlab.device.emulator.program.code_layout import loop_branches
 from memlab.device.emulator.program.polling_loops import find_polling_loops
-from memlab.device.emulator.program.program import Program
+from memlab.device.emulator.program.program import DecodedInstruction, Program
 from memlab.device.emulator.ptx.parser import Immediate, Instruction, Register
 
 SEVERAL = "several"
@@ -181,6 +181,10 @@ def ptx_profile(
         for index in range(head, end + 1):
             if innermost[index] < 0:
                 innermost[index] = number
+        inside = _entered_inside(steps, head, end)
+        if inside and (begun := lanes[inside] - lanes[head]) > 0:
+            loops.append(PtxLoop(lanes[inside], begun))
+            continue
         by_lanes, by_warps = (
             {unrolled: Rounds(*pair) for unrolled, *pair in zip(UNROLLINGS, *columns, strict=True)}
             for columns in by_head[:, heads.index(head)].tolist()
@@ -221,6 +225,11 @@ def ptx_profile(
         ),
         loops=tuple(loops),
     )
+
+
+def _entered_inside(steps: Sequence[DecodedInstruction], head: int, end: int) -> int:
+    """Where a loop is entered if not at its head, which is then executed once less; else 0."""
+    return next((s.target for s in steps[:head] if head < s.target <= end), 0)
 
 
 def _increment(instruction: Instruction) -> int:
