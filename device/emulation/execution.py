@@ -30,9 +30,8 @@ from memlab.device.emulator.machine.context import Workspace
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory, KernelFault, write_tracking_bytes
 from memlab.device.emulator.machine.observer import Observer
-from memlab.device.emulator.machine.tally import Tally
+from memlab.device.emulator.machine.tally import Tally, WarpWork
 from memlab.device.emulator.machine.threads import Grid
-from memlab.device.emulator.machine.warp_work import WarpWork
 from memlab.device.emulator.models.address_streams import NEIGHBORHOOD_BLOCKS
 from memlab.device.emulator.program.program import (
     GRID_WORKSPACE,

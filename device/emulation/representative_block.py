@@ -41,8 +41,8 @@ from memlab.device.emulator.machine.execution_trace import (
     WarpExecutions,
     WarpPath,
 )
+from memlab.device.emulator.machine.tally import is_unequal
 from memlab.device.emulator.machine.threads import BlockBox
-from memlab.device.emulator.machine.warp_work import is_unequal
 from memlab.device.emulator.models import address_streams
 from memlab.device.emulator.models.address_streams import AccessStream, IntArray
 from memlab.device.emulator.models.atomic_contention import AtomicContention, atomic_contention

@@ -35,7 +35,7 @@ from memlab.device.emulator.isa.address_space import (
 )
 from memlab.device.emulator.isa.asynchronous import bulk_copies, tensor_copies, warpgroup
 from memlab.device.emulator.isa.integers import absolute_difference, multiply_high, multiply_wide
-from memlab.device.emulator.isa.matrix_product import multiply_matrices
+from memlab.device.emulator.isa.matrices.matrix_product import multiply_matrices
 from memlab.device.emulator.isa.rounding import computed_in
 from memlab.device.emulator.isa.rows import CLUSTER_VIEW, TABLE, Kind, Row, find_row, op
 from memlab.device.emulator.isa.values import F64, U8, U16, Lowering, Value, maximum, minimum, where

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from memlab.device.emulator.isa import packed_bytes
-from memlab.device.emulator.isa.aligned_sums import PLACES
+from memlab.device.emulator.isa.matrices.aligned_sums import PLACES
 from memlab.device.emulator.isa.values import (
     U8,
     U16,

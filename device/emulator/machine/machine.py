@@ -43,10 +43,9 @@ from memlab.device.emulator.machine.operands import Operands
 from memlab.device.emulator.machine.partial_barriers import PartialBarriers
 from memlab.device.emulator.machine.scheduler import Scheduler
 from memlab.device.emulator.machine.spin_waits import SpinWaitDetector
-from memlab.device.emulator.machine.tally import Tally, tally_of
+from memlab.device.emulator.machine.tally import Tally, WarpWork, tally_of
 from memlab.device.emulator.machine.threads import Grid, Threads, cluster_peers, cluster_ranks
 from memlab.device.emulator.machine.warp_synchronization import WarpSynchronization
-from memlab.device.emulator.machine.warp_work import WarpWork
 from memlab.device.emulator.program.call_stack import STACK_LIMIT_BYTES
 from memlab.device.emulator.program.lowering import source_excerpt
 from memlab.device.emulator.program.program import GRID_WORKSPACE, DecodedInstruction, Program

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from memlab.device.emulator.isa import packed_bytes
-from memlab.device.emulator.isa.aligned_sums import PLACES, PLACES_OF_BYTES
 from memlab.device.emulator.isa.macros import items_of, substitute
-from memlab.device.emulator.isa.matrix_product import multiply_matrices
+from memlab.device.emulator.isa.matrices.aligned_sums import PLACES, PLACES_OF_BYTES
+from memlab.device.emulator.isa.matrices.matrix_product import multiply_matrices
 from memlab.device.emulator.isa.tensor import Matrix, MatrixProduct, stored_as
 from memlab.device.emulator.isa.values import U32, Value, where
 from memlab.device.emulator.ptx.parser import (

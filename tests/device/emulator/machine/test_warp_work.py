@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from memlab.device.emulator.machine.tally import WarpWork, is_unequal
 from memlab.device.emulator.machine.threads import Grid
-from memlab.device.emulator.machine.warp_work import WarpWork, is_unequal
 
 
 def test_work_is_noted_in_the_order_of_launch():

@@ -16,8 +16,8 @@ from functools import partial
 from llvmlite import ir
 
 from memlab.device.emulator.isa import packed_bytes, values
-from memlab.device.emulator.isa.aligned_sums import AlignedSums, exponents_of, with_one_nan
 from memlab.device.emulator.isa.integers import popcount
+from memlab.device.emulator.isa.matrices.aligned_sums import AlignedSums, exponents_of, with_one_nan
 from memlab.device.emulator.isa.rounding import round_value, widened
 from memlab.device.emulator.isa.tensor import INTEGERS, Matrix, MatrixProduct, concatenated
 from memlab.device.emulator.isa.values import (
