@@ -12,18 +12,15 @@ sectors whose halves lie in two pieces, all first halves are written at once, th
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from memlab.device.budget import EmulationTimeoutError
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulation.representative_block import first_of_clusters
+from memlab.device.emulation.representative_block import EnoughObservedError, observe_block
 from memlab.device.emulator.isa.macros import is_async_copy_store
-from memlab.device.emulator.machine.memory import KernelFault
 from memlab.device.emulator.machine.observer import ExecutionPolicy
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.program import Program, bytes_moved
@@ -74,10 +71,7 @@ def observe_copies(execution: Execution, block: tuple[int, int, int]) -> CopyCos
     if not _copies(execution.program):
         return CopyCosts()
     log = _CopyLog()
-    execution.reset()
-    with contextlib.suppress(_EnoughError, KernelFault, EmulationTimeoutError):
-        execution.run(first_of_clusters(execution, np.array([block])), observers=[log])
-    execution.reset()
+    observe_block(execution, block, log)
     read = {load: sectors for load, sectors in log.sectors.items() if sectors}  # else zeros alone
     return CopyCosts(
         {load: log.fetches[load] / sectors for load, sectors in read.items()},
@@ -96,10 +90,6 @@ def _copies(program: Program) -> Mapping[int, int]:
             if loading.row.bypass_l1 and bytes_moved(loading.row) == _SPLIT_BYTES:
                 copies[index] = load
     return copies
-
-
-class _EnoughError(Exception):
-    """Enough copies were executed."""
 
 
 class _CopyLog(ExecutionPolicy):
@@ -149,4 +139,4 @@ class _CopyLog(ExecutionPolicy):
         self._from[lanes] = -1
         self._left -= 1
         if not self._left:
-            raise _EnoughError
+            raise EnoughObservedError

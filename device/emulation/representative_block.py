@@ -22,6 +22,7 @@ own.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -41,6 +42,8 @@ from memlab.device.emulator.machine.execution_trace import (
     WarpExecutions,
     WarpPath,
 )
+from memlab.device.emulator.machine.memory import KernelFault
+from memlab.device.emulator.machine.observer import ExecutionPolicy
 from memlab.device.emulator.machine.tally import is_unequal
 from memlab.device.emulator.machine.threads import BlockBox
 from memlab.device.emulator.models import address_streams
@@ -160,6 +163,23 @@ def first_of_clusters(execution: Execution, blocks: IntArray) -> IntArray:
     executed = whole_clusters(blocks, cluster)
     place = _number(executed, blocks[0])
     return executed[[place, *range(place), *range(place + 1, len(executed))]]
+
+
+class EnoughObservedError(Exception):
+    """An observer has seen as much of a block as it needs."""
+
+
+def observe_block(
+    execution: Execution, block: tuple[int, int, int], observer: ExecutionPolicy
+) -> None:
+    """Execute a block until an observer has seen enough; the outputs of the launch are lost.
+
+    It also ends, without an error, with a fault or at the time limit.
+    """
+    execution.reset()
+    with contextlib.suppress(EnoughObservedError, KernelFault, EmulationTimeoutError):
+        execution.run(first_of_clusters(execution, np.array([block])), observers=[observer])
+    execution.reset()
 
 
 def _number(blocks: IntArray, block: IntArray) -> int:

@@ -8,17 +8,14 @@ a datasheet, measured with 1 to 32 warps, 1 to 32 lanes of each, and up to 64 wa
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.budget import EmulationTimeoutError
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulation.representative_block import first_of_clusters
-from memlab.device.emulator.machine.memory import KernelFault
+from memlab.device.emulation.representative_block import EnoughObservedError, observe_block
 from memlab.device.emulator.machine.observer import ExecutionPolicy
 from memlab.device.emulator.program.program import Program
 from memlab.device.machine_code.retries import Attempts
@@ -56,10 +53,7 @@ def observe_attempts(
     if not lines:
         return {}
     log = _AdditionLog(lines)
-    execution.reset()
-    with contextlib.suppress(_EnoughError, KernelFault, EmulationTimeoutError):
-        execution.run(first_of_clusters(execution, np.array([block])), observers=[log])
-    execution.reset()
+    observe_block(execution, block, log)
     blocks = -(-execution.launch.blocks // (properties.multiprocessor_count or 1))
     warps = execution.grid.padded_threads // WARP_SIZE * min(blocks_per_sm, blocks)
     rounds = rounds_by_warps(properties.shared_float_rounds_by_warps, warps)
@@ -113,10 +107,6 @@ def attempts(additions: NDArray[np.int64], rounds: Mapping[str, float]) -> Attem
     return Attempts(warp=float(last.mean()), lane=by_lanes, groups=float(groups.mean()))
 
 
-class _EnoughError(Exception):
-    """Enough additions were executed."""
-
-
 class _AdditionLog(ExecutionPolicy):
     """Records the turn, the warp and the word of each lane that adds, by the line of the PTX."""
 
@@ -158,4 +148,4 @@ class _AdditionLog(ExecutionPolicy):
         turns[np.unique(warp)] += 1
         self._left -= len(lanes)
         if self._left <= 0:
-            raise _EnoughError
+            raise EnoughObservedError

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from memlab.device.machine_code.flow_graph import FlowGraph
+from memlab.device.machine_code.flow_graph import EXIT, FlowGraph
+from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.machine_code.projection import Executions
 
-COMPARE_AND_SWAP = "ATOMS.CAST"
+_COMPARE_AND_SWAP = "ATOMS.CAST"
 SWAP_WAVEFRONTS = 2.0
 """Wavefronts of a compare-and-swap in shared memory. An H200 counted 55.4 M of `shared-floats-1`,
 which made 18.5 M loads and 18.5 M swaps (docs/results/h200-operations.csv)."""
@@ -33,13 +34,14 @@ class Attempts:
     groups: float = 1.0
 
 
+def is_swap(step: MachineInstruction) -> bool:
+    """Whether an instruction is the compare-and-swap of such a loop."""
+    return step.opcode.startswith(_COMPARE_AND_SWAP)
+
+
 def retried_lines(graph: FlowGraph) -> frozenset[int]:
     """The lines of the PTX whose atomics are loops in the machine code."""
-    return frozenset(
-        step.ptx_line
-        for step in graph.code.instructions
-        if step.opcode.startswith(COMPARE_AND_SWAP)
-    )
+    return frozenset(step.ptx_line for step in graph.code.instructions if is_swap(step))
 
 
 def with_retries(
@@ -58,11 +60,7 @@ def with_retries(
         executions, **{name: getattr(executions, name).copy() for name in vars(executions)}
     )
     for block, place in enumerate(graph.blocks):
-        of_lines = {
-            step.ptx_line
-            for step in graph.instructions(block)
-            if step.opcode.startswith(COMPARE_AND_SWAP)
-        }
+        of_lines = {step.ptx_line for step in graph.instructions(block) if is_swap(step)}
         ways = {e.destination: n for n, e in enumerate(graph.edges) if e.source == block}
         if block not in ways or not of_lines & attempts.keys():
             continue
@@ -74,8 +72,8 @@ def with_retries(
             by_edge[ways[block]] += by_block[block] * (rounds - 1)
             by_block[block] *= rounds
             by_instruction[place.start : place.stop] *= rounds
-        for behind in ways.keys() - {block}:
+        for behind in ways.keys() - {block, EXIT}:
             first = graph.blocks[behind].start
-            if behind >= 0 and graph.code.instructions[first].name == "BSYNC":
+            if graph.code.instructions[first].name == "BSYNC":
                 found.warps[first] *= tries.groups
     return found

@@ -19,7 +19,7 @@ from memlab.device.machine_code.disassembly import DisassemblyError
 from memlab.device.machine_code.executed_code import ExecutedCode
 from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.instructions import MachineInstruction
-from memlab.device.machine_code.retries import COMPARE_AND_SWAP, SWAP_WAVEFRONTS, retried_lines
+from memlab.device.machine_code.retries import SWAP_WAVEFRONTS, is_swap, retried_lines
 
 _OTHER_INSTRUCTIONS = (is_async_copy_store, is_matrix_load, is_matrix_store)
 _ATOMIC_KINDS = ("atomic", "reduce")
@@ -105,7 +105,7 @@ def with_swaps(executed: ExecutedCode | DisassemblyError, program: Program, tall
     warps: Counter[int] = Counter()
     lanes: Counter[int] = Counter()
     for place, swap in enumerate(code):
-        if swap.opcode.startswith(COMPARE_AND_SWAP):
+        if is_swap(swap):
             warps[swap.ptx_line] += executions.warps[place]
             lanes[swap.ptx_line] += executions.lanes[place]
     requests, wavefronts, excessive = (

@@ -16,7 +16,7 @@ import numpy as np
 
 from memlab.device import time_model
 from memlab.device.machine_code.instructions import MachineInstruction
-from memlab.device.machine_code.retries import COMPARE_AND_SWAP, SWAP_WAVEFRONTS
+from memlab.device.machine_code.retries import SWAP_WAVEFRONTS, is_swap
 from memlab.device.measurement import Occupancy, Time
 from memlab.device.occupancy import resident_blocks
 from memlab.device.properties import (
@@ -515,7 +515,7 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         if load_lanes and instruction.name in ("LDG", "LD", "LDL"):
             step["passes"] = max(step["passes"], _LANES_MOST / load_lanes)
         step["latency"] = max(issue.latency - _BEFORE_L1_CLOCKS, 0.0)
-        if instruction.opcode.startswith(COMPARE_AND_SWAP):
+        if is_swap(instruction):
             # Lanes with one address take further rounds of the loop.
             step["passes"] = access.passes + SWAP_WAVEFRONTS - 1
         elif instruction.name == "ATOMS" and access.sharing_lanes > 1:

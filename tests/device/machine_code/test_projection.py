@@ -50,17 +50,21 @@ def hardware_row(kernel, parameters):
     return row
 
 
-@pytest.mark.parametrize("kernel", LAUNCHES)
-def test_instructions_are_those_that_an_h200_executed(kernel):
-    limits = launch_limits(loader.load_datasheet("h200"))
-    launch = find_kernel(kernel).prepare(LAUNCHES[kernel], limits)
+def projected(launch):
+    """The machine code of a launch for an H200, and its executions by the counts of the grid."""
     compiled = compile_launch(launch, (9, 0))
     execution = Execution.of(launch, compiled, seed=0)
     cost = representative_block.record_block(execution).lane_instructions_per_block
     tally = counting.count_grid(execution, cost, ignore_progress).tally
     graph = flow_graph(disassemble(compiled.cubin, launch.entry, (9, 0)))
+    return graph, project(graph, profile_of(execution.program, tally))
 
-    executions = project(graph, profile_of(execution.program, tally))
+
+@pytest.mark.parametrize("kernel", LAUNCHES)
+def test_instructions_are_those_that_an_h200_executed(kernel):
+    limits = launch_limits(loader.load_datasheet("h200"))
+    launch = find_kernel(kernel).prepare(LAUNCHES[kernel], limits)
+    graph, executions = projected(launch)
 
     truth = hardware_row(launch.kernel, launch.parameters)
     assert executions.warps.sum() == pytest.approx(float(truth["warp_instructions"]), rel=0.005)
@@ -114,13 +118,7 @@ def test_an_integer_loop_takes_the_widest_code_as_on_an_h200():
     """Only the loop's counter shows how often ptxas holds its body."""
     (case,) = (case for case in all_cases() if case.name == "multiply-adds")
     launch = case.launch()
-    compiled = compile_launch(launch, (9, 0))
-    execution = Execution.of(launch, compiled, seed=0)
-    cost = representative_block.record_block(execution).lane_instructions_per_block
-    tally = counting.count_grid(execution, cost, ignore_progress).tally
-    graph = flow_graph(disassemble(compiled.cubin, launch.entry, (9, 0)))
-
-    executions = project(graph, profile_of(execution.program, tally))
+    _, executions = projected(launch)
 
     truth = measured_launches()[case.name].counters
     assert executions.warps.sum() == pytest.approx(truth["warp_instructions"], rel=1e-4)
