@@ -10,7 +10,7 @@ up to the addition of the accumulator.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from llvmlite import ir
@@ -85,6 +85,25 @@ class _Factor:
         return _Factor(self.numbers.start_at(index), exponents)
 
 
+@dataclass(frozen=True)
+class _Operands:
+    """Where a row of a product begins.
+
+    Attributes:
+        left: A.
+        right: B.
+        added: C.
+        total: D.
+        depths: The rows of B that the stored elements of A are multiplied with, if it is sparse.
+    """
+
+    left: _Factor
+    right: _Factor
+    added: _Array
+    total: _Array
+    depths: list[ir.Value] | None
+
+
 def multiply_matrices(product: MatrixProduct, active: Value, *sources: Value) -> tuple[Value, ...]:
     """From the registers of A, B and C to those of D.
 
@@ -120,7 +139,7 @@ def _write_product(product: MatrixProduct, b: ir.IRBuilder, memory: ir.Value) ->
 
     def write(row: ir.Value) -> None:
         depths = None if product.sparsity is None else _depths(product, row, metadata)
-        _write_row(product, row, left, right, added, total, depths)
+        _write_row(product, row, _Operands(left, right, added, total, depths))
 
     _repeat(b, rows, write)
     _move_to_registers(total, product.result, registers)
@@ -174,39 +193,41 @@ def _depths(product: MatrixProduct, row: ir.Value, metadata: _Array) -> list[ir.
 def _write_row(
     product: MatrixProduct,
     row: ir.Value,
-    left: _Factor,
-    right: _Factor,
-    added: _Array,
-    total: _Array,
-    depths: list[ir.Value] | None = None,
+    operands: _Operands,
 ) -> None:
     """A row of D; where it is long, in parts that the same code computes."""
-    at = _row_position(added.builder, product.result, row)
-    factors = left.start_at(_row_position(added.builder, product.left, row))
-    parts = factors, right, added.start_at(at), total.start_at(at)
+    b = operands.added.builder
+    at = _row_position(b, product.result, row)
+    of_row = replace(
+        operands,
+        left=operands.left.start_at(_row_position(b, product.left, row)),
+        added=operands.added.start_at(at),
+        total=operands.total.start_at(at),
+    )
     write = _write_aligned_columns if product.is_aligned else _write_columns
-    _in_parts(product, product.result.extents[1], _COLUMNS, write, *parts, depths)
+    _in_parts(product, product.result.extents[1], _COLUMNS, write, of_row)
 
 
 def _in_parts(
     product: MatrixProduct,
     columns: int,
     most: int,
-    write: Callable[..., object],
-    left: _Factor,
-    right: _Factor,
-    added: _Array,
-    total: _Array,
-    depths: list[ir.Value] | None,
+    write: Callable[[MatrixProduct, int, _Operands], object],
+    operands: _Operands,
 ) -> None:
     """Some columns of a row of D, at most so many at once, which the same code computes."""
-    b = added.builder
+    b = operands.added.builder
     in_right, in_row = (m.position(0, most) for m in (product.right, product.result))
 
     def write_part(number: ir.Value, count: int = most) -> None:
         at = b.mul(number, _I32(in_row))
-        others = right.start_at(b.mul(number, _I32(in_right)))
-        write(product, count, left, others, added.start_at(at), total.start_at(at), depths)
+        part = replace(
+            operands,
+            right=operands.right.start_at(b.mul(number, _I32(in_right))),
+            added=operands.added.start_at(at),
+            total=operands.total.start_at(at),
+        )
+        write(product, count, part)
 
     whole, rest = divmod(columns, most)
     if whole:
@@ -218,17 +239,14 @@ def _in_parts(
 def _write_columns(
     product: MatrixProduct,
     columns: int,
-    of_left: _Factor,
-    of_right: _Factor,
-    added: _Array,
-    total: _Array,
-    depths: list[ir.Value] | None,
+    operands: _Operands,
 ) -> None:
     """The first columns of a row of D, in vectors along the rows of B.
 
     Its rows are `depths`, if A is sparse; then there are as many columns as a block has.
     """
-    left, right = of_left.numbers, of_right.numbers
+    left, right = operands.left.numbers, operands.right.numbers
+    added, total, depths = operands.added, operands.total, operands.depths
     b, exact = left.builder, left.element
     width = min(product.right.block[1], 8)  # numbers that are contiguous; 8 float64 fill 64 bytes
     starts = range(0, columns, width)
@@ -261,28 +279,19 @@ def _write_columns(
 def _write_aligned_columns(
     product: MatrixProduct,
     columns: int,
-    left: _Factor,
-    right: _Factor,
-    added: _Array,
-    total: _Array,
-    depths: list[ir.Value] | None,
+    operands: _Operands,
 ) -> None:
     """The same of sums whose terms are aligned; where the fast arithmetic is unfit, once more."""
-    arrays = left, right, added, total, depths
-    is_unfit = _sum_aligned(product, columns, *arrays, wide=False)
-    with added.builder.if_then(is_unfit, likely=False):
+    is_unfit = _sum_aligned(product, columns, operands, wide=False)
+    with operands.added.builder.if_then(is_unfit, likely=False):
         most = max(product.right.block[1], product.result.block[1])
-        _in_parts(product, columns, most, partial(_sum_aligned, wide=True), *arrays)
+        _in_parts(product, columns, most, partial(_sum_aligned, wide=True), operands)
 
 
 def _sum_aligned(
     product: MatrixProduct,
     columns: int,
-    left: _Factor,
-    right: _Factor,
-    added: _Array,
-    total: _Array,
-    depths: list[ir.Value] | None,
+    operands: _Operands,
     wide: bool,
 ) -> ir.Value:
     """Sums of the first columns (see `aligned_sums`).
@@ -290,6 +299,7 @@ def _sum_aligned(
     Returns:
         Whether some need the wide arithmetic, if this is not it; they are no numbers.
     """
+    left, right, added, depths = operands.left, operands.right, operands.added, operands.depths
     b, element, result = added.builder, product.summed_as, product.result
     exact = F64 if wide else F32
 
@@ -327,7 +337,7 @@ def _sum_aligned(
         rounded = _in_type(total_sum, result.element)
         if product.is_converted:
             rounded = with_one_nan(rounded + _in_type(addend, result.element))
-        _store_row(total, result, column, count, rounded)
+        _store_row(operands.total, result, column, count, rounded)
     return _any(unfit)
 
 
