@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -58,8 +59,16 @@ RANGES = (
 the wrong figure."""
 
 
+KEYS = {
+    "l2_merged_later_reads": "4x1x16",
+    "l2_merging_sms": "16",
+    "shared_float_rounds_by_warps": "8x64",
+}
+"""What keys of tables by numbers look like, where that is not one number, as in `_by_` tables."""
+
+
 def check_figure(field: str, value: Any, file: str) -> None:
-    """Refuse a figure that can only be in another unit.
+    """Refuse a figure that can only be in another unit, or that is of no number.
 
     Args:
         field: The field of `DeviceProperties`.
@@ -67,8 +76,10 @@ def check_figure(field: str, value: Any, file: str) -> None:
         file: The file's name for the message.
 
     Raises:
-        UsageError: The figure lies outside its range.
+        UsageError: The figure lies outside its range, or its table has a key of another form.
     """
+    if isinstance(value, Mapping):
+        _check_keys(field, value, file)
     fitting = next((limit for limit in RANGES if field.endswith(limit.ending)), None)
     if fitting is None:
         return
@@ -79,4 +90,14 @@ def check_figure(field: str, value: Any, file: str) -> None:
             raise UsageError(
                 f"{file}: {where} must be from {fitting.least:g} to {fitting.most:g}, got "
                 f"{number:g}: it is {fitting.unit}"
+            )
+
+
+def _check_keys(field: str, table: Mapping[str, float], file: str) -> None:
+    example = KEYS.get(field, "8" if "_by_" in field else "")
+    form = "x".join(["[1-9][0-9]*"] * len(example.split("x")))
+    for key in table:
+        if example and not re.fullmatch(form, key):
+            raise UsageError(
+                f"{file}: {field} must have keys of whole numbers like {example}, got {key!r}"
             )

@@ -170,6 +170,12 @@ def test_the_error_of_a_malformed_datasheet_names_the_place(change, message):
         ("peak_clock_hz = true", "peak_clock_hz must be float"),
         ("max_block_dim = [1, 2]", "max_block_dim must be a list of 3 int"),
         ('tensor_flop_per_s = { tf32 = "fast" }', "tensor_flop_per_s must be a table of numbers"),
+        (
+            "gpcs_by_sms = { all = 1 }",
+            "gpcs_by_sms must have keys of whole numbers like 8, got 'all'",
+        ),
+        ("l2_merged_later_reads = { 1x4 = 1 }", "like 4x1x16, got '1x4'"),
+        ("shared_float_rounds_by_warps = { 8x0 = 1 }", "like 8x64, got '8x0'"),
     ],
 )
 def test_a_figure_of_another_type_is_refused(figure, message):
