@@ -195,18 +195,26 @@ def estimate(
     else:
         unused = replace(work, steps=before)
         clocks = unequal_work.launch_clocks(profile, profile.unequal, unused, count, clocks, rates)
-    left_out = ""
-    if done.stuck or profile.barriers.are_too_many:
-        reason = "too many to record" if profile.barriers.are_too_many else _UNKNOWN_ORDER
-        left_out = f"waits at mbarriers and named barriers ({reason})"
     return LaunchEstimate(
         clocks,
         empty.clocks,
         steps,
         done.blocks / busiest / (whole * profile.work_ratio),
         clock,
-        left_out,
+        _left_out(profile, properties, done.stuck),
     )
+
+
+def _left_out(profile: LaunchProfile, properties: DeviceProperties, stuck: bool) -> str:
+    """What the simulation leaves out, in words; empty for nothing."""
+    parts = []
+    if stuck or profile.barriers.are_too_many:
+        reason = "too many to record" if profile.barriers.are_too_many else _UNKNOWN_ORDER
+        parts.append(f"waits at mbarriers and named barriers ({reason})")
+    swaps = any(is_swap(step) for step in profile.code.instructions)
+    if swaps and not properties.shared_float_rounds_by_warps:
+        parts.append("retries where another warp adds to a float in shared memory (not measured)")
+    return "; ".join(parts)
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,25 @@ def test_floats_at_one_address_of_shared_memory_try_again(tmp_path):
     assert "retries" not in memlab.report(alone)
 
 
+@pytest.mark.parametrize(
+    ("device", "kind", "is_left_out"),
+    [("a100", "float", True), ("a100", "unsigned", False), ("h200", "float", False)],
+)
+def test_a_report_names_retries_that_were_not_measured(tmp_path, device, kind, is_left_out):
+    (tmp_path / "add.cu").write_text(SHARED)
+    args = [
+        "out:f32[64]" if kind == "float" else "out:u32[64]",
+        "i32[4096]=randint:0:1000",
+        "i32=1",
+    ]
+    defines = {"TYPE": kind, "AMOUNT": "1"}
+    run = memlab.run(
+        f"{tmp_path}/add.cu:add", device=device, grid=1, block=THREADS, args=args, defines=defines
+    )
+    report = " ".join(memlab.report(run).split())
+    assert ("retries where another warp adds to a float" in report) == is_left_out
+
+
 def test_a_report_names_the_retries_that_its_time_leaves_out(tmp_path, monkeypatch):
     """Without machine code; of 32 lanes on one address 31 meet another."""
 
