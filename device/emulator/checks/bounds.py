@@ -10,7 +10,7 @@ import numpy as np
 from memlab.device.emulator.checks.observations import Lanes, Observations
 from memlab.device.emulator.checks.pointer_origin import PointerOrigin
 from memlab.device.emulator.isa.address_space import RANK_UNIT
-from memlab.device.emulator.isa.asynchronous.bulk_copies import FAR_BARRIER
+from memlab.device.emulator.isa.asynchronous.bulk_copies import is_far_barrier
 from memlab.device.emulator.machine.heap import ALLOCATED, FREED, Heap
 from memlab.device.emulator.machine.memory import Segment
 
@@ -93,7 +93,7 @@ class BoundsCheck:
             freed = of_heap & ~misaligned & (states == FREED)
             inside &= ~of_heap | (states == ALLOCATED)
         outside = active & ~inside & ~misaligned & ~freed
-        far = outside & (segment.name == "shared") & (address >= FAR_BARRIER)
+        far = outside & (segment.name == "shared") & is_far_barrier(address)
         for kind, wrong in (
             ("misaligned", misaligned),
             ("use after free", freed),

@@ -25,6 +25,7 @@ from memlab.device.emulator.isa.asynchronous.bulk_copies import (
     FAR_BARRIER_TEXT,
     FAULT_TEXT,
     SIZE_FAULT,
+    is_far_barrier,
 )
 from memlab.device.emulator.isa.textures import FAULT_TEXTS
 from memlab.device.emulator.machine.heap import Heap
@@ -317,7 +318,7 @@ def find_fault(segment: Segment, addresses: Lanes, size: int, what: str) -> tupl
     for number, address in enumerate(addresses.tolist()):
         if address == SIZE_FAULT:
             return f"illegal {what}: {FAULT_TEXT}", number
-        if segment.name == "shared" and FAR_BARRIER <= address < FAR_BARRIER + UNREACHABLE:
+        if segment.name == "shared" and is_far_barrier(address):
             where = segment.describe(address - FAR_BARRIER)
             return f"illegal {what} of an mbarrier at {where}: {FAR_BARRIER_TEXT}", number
         if address in tensor_copies.FAULT_TEXTS:

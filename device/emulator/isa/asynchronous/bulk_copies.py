@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from memlab.device.emulator.isa import mbarrier
-from memlab.device.emulator.isa.address_space import rank_of
+from memlab.device.emulator.isa.address_space import UNREACHABLE, rank_of
 from memlab.device.emulator.isa.macros import BULK_SOURCE, substitute
 from memlab.device.emulator.isa.rows import Row
 from memlab.device.emulator.isa.values import Value, where
@@ -102,6 +103,11 @@ def barrier_beside(barrier: Value, destination: Value) -> Value:
     """The address of a barrier; with `FAR_BARRIER` where it is not in the destination's block."""
     is_far = rank_of(barrier) != rank_of(destination)
     return barrier + where(is_far, barrier.constant(FAR_BARRIER), 0)
+
+
+def is_far_barrier(address: Any) -> Any:
+    """Whether `barrier_beside` made an address or addresses; a stray one is mostly none."""
+    return (address >= FAR_BARRIER) & (address < FAR_BARRIER + UNREACHABLE)
 
 
 def multicast(instruction: Instruction, ranks: Operand | None) -> Instruction:
