@@ -2,10 +2,10 @@
 
     python -m benchmarks.bars [FOLDER] [--only WORD...]
 
-Products stand beside cuBLAS: both take turns on the same arrays (see `beside_cublas`), since power
-limits the clock, and the ratio is the median of the pairs of turns, with its interval. Attention
-stands beside the fastest backend of PyTorch's `scaled_dot_product_attention` (where PyTorch is
-installed), and copies and sums beside the ceilings of DRAM that `memlab peaks` measures. Each
+Products stand beside cuBLAS, and attention beside the fastest backend of PyTorch's
+`scaled_dot_product_attention`: both take turns on the same arrays (see `beside_library`), since
+power limits the clock, and the ratio is the median of the pairs of turns, with its interval. Copies
+and sums stand beside the ceilings of DRAM that `memlab peaks` measures. Each
 kernel is verified before it is timed; times are medians with cold caches. The first lines name the
 GPU, the compiler, the clocks and the power limit. `--only` takes kernels and `products`,
 `attention` or `dram`. With a folder, also writes each row to `…-bars.csv` there as soon as it is
@@ -16,16 +16,16 @@ from __future__ import annotations
 
 import argparse
 import csv
-import statistics
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from benchmarks.beside_cublas import Ratio, Turn, summary, time_beside_cublas
+from benchmarks.beside_library import Library, Ratio, Turn, cublas_product, summary, time_beside
 from benchmarks.gpu_results import conditions, head, prefix
+from benchmarks.pytorch_attention import pytorch_attention
 from memlab.device.compiler.compile import CompiledKernel, compile_launch
 from memlab.device.devices import launch_limits
 from memlab.device.gpu import query as gpu_query
@@ -34,7 +34,6 @@ from memlab.device.gpu.peaks.measure import measure_peaks
 from memlab.device.gpu.timing import TimingSettings
 from memlab.device.properties import DeviceProperties
 from memlab.errors import MemlabError
-from memlab.kernels.attention import INPUTS
 from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import Launch
 
@@ -77,8 +76,6 @@ DRAM: tuple[tuple[str, Sizes, str], ...] = (
     ("blur-tiled", {"width": EDGE, "height": EDGE}, "dram_copy"),
 )
 GROUPS = ("products", "attention", "dram")
-FLUSH_BYTES = 256 * 2**20
-ROUNDS = 30
 SEED = 0
 
 
@@ -96,13 +93,13 @@ class Row:
         registers: Per thread; they tell which version of the compiler the code is from.
         bar: What it stands beside.
         bar_rate: The rate of that, in the unit of `rate`.
-        bar_clock_mhz: The SM clock while cuBLAS ran, MHz.
-        ratio: Of the rates, this kernel's to its bar's: beside cuBLAS the median of all pairs of
+        bar_clock_mhz: The SM clock while the library ran, MHz.
+        ratio: Of the rates, this kernel's to its bar's: beside a library the median of all pairs of
             turns, otherwise that of `rate` and `bar_rate`.
-        ratio_low: The lower end of its confidence interval (95%), beside cuBLAS.
+        ratio_low: The lower end of its confidence interval (95%), beside a library.
         ratio_high: The upper end.
-        power_w: What the board drew beside cuBLAS, watts.
-        bar_power_w: What it drew while cuBLAS ran, watts.
+        power_w: What the board drew beside a library, watts.
+        bar_power_w: What it drew while the library ran, watts.
         compiler: Who made the machine code.
         detail: The element with the largest error, or why there is no time.
     """
@@ -140,14 +137,14 @@ class Bar:
 
     Attributes:
         name: `cuBLAS`, a backend of PyTorch, or a ceiling.
-        rate: FLOP/s or B/s; None where it was not measured.
+        rate: FLOP/s or B/s.
         clock_hz: The SM clock, Hz; None if it was not read.
         power_w: What the board drew, watts; None if it was not read.
         ratio: The kernel's rate divided by `rate`, if pairs of turns tell it; None otherwise.
     """
 
     name: str
-    rate: float | None = None
+    rate: float
     clock_hz: float | None = None
     power_w: float | None = None
     ratio: Ratio | None = None
@@ -187,19 +184,15 @@ def measured(properties: DeviceProperties, only: set[str]) -> Iterator[Row]:
     """A row for each kernel and size: its rate, that of its bar, and their ratio."""
     for name, sizes in PRODUCTS:
         if not only or only & {name, "products"}:
-            yield row(name, sizes, properties)
+            yield row(name, sizes, properties, cublas_product)
     for name, sizes in ATTENTION:
         if not only or only & {name, "attention"}:
-            times = attention_times(sizes)
-            backend = min(times, key=lambda name: times[name], default="")
-            flop = work(prepared(name, sizes, properties))
-            rate = flop / times[backend] if backend else None
-            yield row(name, sizes, properties, Bar(backend, rate))
+            yield row(name, sizes, properties, pytorch_attention)
     chosen = [(name, sizes, key) for name, sizes, key in DRAM if not only or only & {name, "dram"}]
     if chosen:
         rates = {rate.key: rate.value for rate in measure_peaks(0, properties).rates}
         for name, sizes, key in chosen:
-            yield row(name, sizes, properties, Bar(key, rates[key]), in_bytes=True)
+            yield row(name, sizes, properties, Bar(key, rates[key]))
 
 
 def prepared(name: str, sizes: Sizes, properties: DeviceProperties) -> Launch:
@@ -217,8 +210,7 @@ def row(
     name: str,
     sizes: Sizes,
     properties: DeviceProperties,
-    bar: Bar | None = None,
-    in_bytes: bool = False,
+    beside: Library | Bar,
 ) -> Row:
     """Measure a kernel.
 
@@ -226,38 +218,40 @@ def row(
         name: The kernel.
         sizes: Its parameters.
         properties: The GPU's.
-        bar: What it stands beside; None for cuBLAS, which is then measured beside it.
-        in_bytes: Whether its rate is that of its compulsory bytes, not of its FLOPs.
+        beside: A library, which is measured in turns with it; or a ceiling in B/s, and the
+            kernel's rate is that of its compulsory bytes.
     """
     found = Row(name, " ".join(f"{key}={value}" for key, value in sizes.items()), "error")
     try:
         launch = prepared(name, sizes, properties)
         compiled = compile_launch(launch, properties.compute_capability)
-        if bar is None:
-            turns, verification = time_beside_cublas(launch, compiled, SEED)
+        if isinstance(beside, Bar):
+            bar = beside
+            timed, verification = time_alone(launch, compiled)
+            rate, unit = launch.compulsory_bytes / timed.seconds, "TB/s"
+        else:
+            turns, verification = time_beside(beside, launch, compiled, SEED)
             timed, library = summary(turns.own), summary(turns.library)
+            rate, unit = work(launch) / timed.seconds, "TFLOP/s"
             bar = Bar(
-                "cuBLAS",
+                turns.name,
                 work(launch) / library.seconds,
                 library.clock_hz,
                 library.power_w,
                 turns.ratio,
             )
-        else:
-            timed, verification = time_alone(launch, compiled)
     except MemlabError as error:
         return replace(found, detail=str(error))
-    rate = (launch.compulsory_bytes if in_bytes else work(launch)) / timed.seconds
-    ratio = bar.ratio or Ratio(None if bar.rate is None else rate / bar.rate)
+    ratio = bar.ratio or Ratio(rate / bar.rate)
     return replace(
         found,
         verified=verification.status,
         time_us=f"{timed.seconds * 1e6:.1f}",
-        rate=f"{rate / 1e12:.4g} {'TB/s' if in_bytes else 'TFLOP/s'}",
+        rate=f"{rate / 1e12:.4g} {unit}",
         clock_mhz=_number(timed.clock_hz, 1e6),
         registers=str(compiled.resources.registers_per_thread or ""),
         bar=bar.name,
-        bar_rate="" if bar.rate is None else f"{bar.rate / 1e12:.4g}",
+        bar_rate=f"{bar.rate / 1e12:.4g}",
         bar_clock_mhz=_number(bar.clock_hz, 1e6),
         ratio=_thousandths(ratio.median),
         ratio_low=_thousandths(ratio.low),
@@ -287,48 +281,6 @@ def _number(value: float | None, unit: float = 1.0) -> str:
 
 def _thousandths(ratio: float | None) -> str:
     return "" if ratio is None else f"{ratio:.3f}"
-
-
-def attention_times(sizes: Sizes) -> dict[str, float]:
-    """The median seconds of PyTorch's attention by backend, with cold caches; empty without it."""
-    try:
-        import torch
-        from torch.nn.attention import SDPBackend, sdpa_kernel
-    except ImportError:
-        return {}
-    heads, tokens, size = (int(sizes[name]) for name in ("heads", "tokens", "head_size"))
-    generator = torch.Generator("cuda").manual_seed(0)
-    q, k, v = (
-        torch.empty((1, heads, tokens, size), device="cuda")
-        .uniform_(INPUTS.low, INPUTS.high, generator=generator)
-        .bfloat16()
-        for _ in range(3)
-    )
-    flush = torch.randint(256, (FLUSH_BYTES,), dtype=torch.uint8, device="cuda")
-    found: dict[str, float] = {}
-    for backend in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION):
-
-        def attend() -> Any:
-            return torch.nn.functional.scaled_dot_product_attention(
-                q, k, v, is_causal=sizes["causal"] == "yes"
-            )
-
-        with sdpa_kernel(backend):
-            try:
-                attend()
-            except RuntimeError:  # this backend does not take these sizes
-                continue
-            seconds = []
-            for _ in range(ROUNDS):
-                flush.max()  # reading leaves no lines in the L2 that are to be written back
-                events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-                events[0].record()
-                attend()
-                events[1].record()
-                torch.cuda.synchronize()
-                seconds.append(events[0].elapsed_time(events[1]) * 1e-3)
-            found[backend.name] = statistics.median(seconds)
-    return found
 
 
 if __name__ == "__main__":

@@ -1,16 +1,19 @@
 """benchmarks.bars: rows are kept as they come, and say what failed."""
 
+import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
-from benchmarks import bars, beside_cublas, gpu_results
+from benchmarks import bars, beside_library, gpu_results
 from benchmarks.bars import Row
-from benchmarks.beside_cublas import Turn, Turns, summary
+from benchmarks.beside_library import Turn, Turns, summary
+from benchmarks.pytorch_attention import pytorch_attention
 from memlab.device.datasheets.loader import load_datasheet
 from memlab.device.gpu import nvml
 from memlab.device.gpu.timing import Sample, Samples
@@ -54,8 +57,8 @@ def test_a_wrong_kernel_is_named_with_its_worst_element(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own, library = Turn(343.6e-6, 1.755e9, 690.4), Turn(343.6e-6, 1.98e9, 512.0)
-    turns = Turns([own], [library])
-    monkeypatch.setattr(bars, "time_beside_cublas", lambda *_: (turns, FAILED))
+    turns = Turns([own], [library], "cuBLAS")
+    monkeypatch.setattr(bars, "time_beside", lambda *_: (turns, FAILED))
     monkeypatch.setattr(bars, "PRODUCTS", (("warp-tiled", {"width": 2048}),))
 
     assert bars.main(["--only", "products"]) == 1
@@ -74,10 +77,10 @@ def test_a_kernel_that_faults_does_not_end_the_run(
     def first_faults(*_: object) -> tuple[Turns, Verification]:
         if next(calls) == 0:
             raise MemlabError("illegal address in warp-tiled")
-        return Turns([Turn(1e-3)], [Turn(1e-3)]), PASSED
+        return Turns([Turn(1e-3)], [Turn(1e-3)], "cuBLAS"), PASSED
 
     calls = iter(range(2))
-    monkeypatch.setattr(bars, "time_beside_cublas", first_faults)
+    monkeypatch.setattr(bars, "time_beside", first_faults)
     monkeypatch.setattr(bars, "PRODUCTS", 2 * (("warp-tiled", {"width": 2048}),))
 
     assert bars.main(["--only", "products"]) == 1
@@ -94,14 +97,14 @@ def test_the_ratio_is_the_median_of_the_pairs_and_not_of_the_times() -> None:
     own = [Turn(turn.seconds / (1.01 if pair == 4 else 1.02)) for pair, turn in enumerate(library)]
     own[8] = Turn(own[8].seconds / 10)  # an outlier, which the interval leaves out
 
-    ratio = Turns(own, library).ratio
+    ratio = Turns(own, library, "cuBLAS").ratio
 
     assert ratio == pytest.approx((1.02, 1.02, 1.02))
     assert min(b.seconds / a.seconds for a, b in zip(own, library, strict=True)) < 1.015
 
 
 def test_few_pairs_have_the_interval_of_all_their_ratios() -> None:
-    ratio = Turns([Turn(1.0), Turn(1.0)], [Turn(0.9), Turn(1.2)]).ratio
+    ratio = Turns([Turn(1.0), Turn(1.0)], [Turn(0.9), Turn(1.2)], "cuBLAS").ratio
 
     assert ratio == pytest.approx((1.05, 0.9, 1.2))
 
@@ -112,9 +115,13 @@ def test_a_summary_is_the_median_of_what_was_read() -> None:
     assert summary(turns) == Turn(2.0, 1.7e9, 670.0)
 
 
-def test_turns_alternate_and_measure_their_power(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which of the two is first changes from pair to pair; joules over seconds are watts."""
-    order: list[str] = []
+SECONDS = {"attention": 0.5, "slow": 3.0, "fast": 1.0}
+
+
+@pytest.fixture
+def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A GPU that takes `SECONDS` for a launch, and 700 W; what takes turns on it, as it comes."""
+    names: list[str] = []
     joules = iter(range(0, 10_000, 70))
     clock = iter(x / 10 for x in range(1000))
 
@@ -129,26 +136,116 @@ def test_turns_alternate_and_measure_their_power(monkeypatch: pytest.MonkeyPatch
         def __exit__(self, *_: object) -> None: ...
 
         def time(self, launch: object, settings: object, what: str) -> Samples:
-            order.append(what)
-            return Samples((Sample(1.0 if what == "cuBLAS" else 0.5, 1.5e9),))
+            names.append(what)
+            return Samples((Sample(SECONDS[what], 1.5e9),))
 
     ready = SimpleNamespace(memory={}, run_once=lambda: None)
-    monkeypatch.setattr(beside_cublas, "GpuSession", Session)
-    monkeypatch.setattr(beside_cublas, "prepare_on_gpu", lambda *_: ready)
-    monkeypatch.setattr(beside_cublas, "hand_over_outputs", lambda *_: None)
-    monkeypatch.setattr(beside_cublas.cublas, "prepare_gemm", lambda *_: nullcontext(lambda: None))
+    monkeypatch.setattr(beside_library, "GpuSession", Session)
+    monkeypatch.setattr(beside_library, "prepare_on_gpu", lambda *_: ready)
+    monkeypatch.setattr(beside_library, "hand_over_outputs", lambda *_: None)
     device = SimpleNamespace(pci_bus_id=lambda: "0000:01:00.0")
-    monkeypatch.setattr(beside_cublas, "pycuda_device", lambda _: device)
-    monkeypatch.setattr(beside_cublas, "energy_reader", lambda *_: lambda: float(next(joules)))
+    monkeypatch.setattr(beside_library, "pycuda_device", lambda _: device)
+    monkeypatch.setattr(beside_library, "energy_reader", lambda *_: lambda: float(next(joules)))
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    launch, settings = SimpleNamespace(kernel="warp-tiled"), beside_cublas.TURN
+    return names
 
-    turns = beside_cublas.run_beside_cublas(None, launch, None, 0, {}, settings)  # type: ignore[arg-type]
 
-    assert order[:6] == ["warp-tiled", "cuBLAS", "cuBLAS", "warp-tiled", "warp-tiled", "cuBLAS"]
+def in_turns(*implementations: str) -> Turns:
+    """The turns of a kernel and a library with these implementations."""
+    functions = dict.fromkeys(implementations, lambda: None)
+    launch, settings = SimpleNamespace(kernel="attention"), beside_library.TURN
+    return beside_library.run_beside(
+        None,  # type: ignore[arg-type]
+        lambda *_: nullcontext(functions),
+        launch,  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]
+        0,
+        {},
+        settings,
+    )
+
+
+def test_turns_alternate_and_measure_their_power(order: list[str]) -> None:
+    """Which of the two is first changes from pair to pair; joules over seconds are watts."""
+    turns = in_turns("fast")
+
+    assert order[:6] == ["attention", "fast", "fast", "attention", "attention", "fast"]
     assert {turn.seconds for turn in turns.own} == {0.5}
     assert turns.ratio.median == 2.0
     assert turns.library[0].power_w == pytest.approx(700.0)  # 70 J in 0.1 s
+
+
+def test_the_fastest_implementation_takes_the_turns(order: list[str]) -> None:
+    turns = in_turns("slow", "fast")
+
+    assert order[:4] == ["slow", "fast", "attention", "fast"]
+    assert "slow" not in order[2:]
+    assert turns.name == "fast"
+    assert turns.ratio.median == 2.0
+
+
+@pytest.mark.usefixtures("on_an_h200")
+def test_attention_stands_beside_pytorch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turns = Turns([Turn(2e-3)], [Turn(1.9e-3)], "CUDNN_ATTENTION")
+    libraries = []
+
+    def taken(library: object, *_: object) -> tuple[Turns, Verification]:
+        libraries.append(library)
+        return turns, PASSED
+
+    monkeypatch.setattr(bars, "time_beside", taken)
+
+    assert bars.main(["--only", "attention"]) == 0
+
+    rows = capsys.readouterr().out.splitlines()[3:]
+    assert libraries == 4 * [pytorch_attention]  # head sizes 64 and 128, causal or not
+    assert all("CUDNN_ATTENTION" in row and "0.950" in row for row in rows)
+
+
+def test_what_pytorch_attends_to_are_the_arrays_of_the_launch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A backend that refuses the sizes is left out."""
+    shown: list[dict[str, Any]] = []
+    calls: list[tuple[str, bool]] = []
+    now: list[str] = []
+
+    def as_tensor(array: Any, device: str) -> Any:
+        shown.append(array.__cuda_array_interface__)
+        return SimpleNamespace(view=lambda kind: (array.address, kind))
+
+    @contextmanager
+    def sdpa_kernel(backend: str) -> Iterator[None]:
+        now[:] = [backend]
+        yield
+
+    def attend(*tensors: object, is_causal: bool) -> None:
+        assert tensors == ((16, "bf16"), (32, "bf16"), (48, "bf16"))
+        if now == ["flash"]:
+            raise RuntimeError("no kernel")
+        calls.append((now[0], is_causal))
+
+    torch = ModuleType("torch")
+    functional = SimpleNamespace(scaled_dot_product_attention=attend)
+    vars(torch).update(as_tensor=as_tensor, bfloat16="bf16", nn=SimpleNamespace())
+    vars(torch)["nn"].functional = functional
+    attention = ModuleType("torch.nn.attention")
+    backends = SimpleNamespace(CUDNN_ATTENTION="cudnn", FLASH_ATTENTION="flash")
+    vars(attention).update(SDPBackend=backends, sdpa_kernel=sdpa_kernel)
+    for module in (torch, ModuleType("torch.nn"), attention):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    sizes: dict[str, int | str] = {"tokens": 256, "heads": 3, "head_size": 64, "causal": "yes"}
+    launch = bars.prepared("attention-wgmma", sizes, H200)
+
+    with pytorch_attention(launch, {"Q": 16, "K": 32, "V": 48, "O": 64}) as found:
+        found["CUDNN_ATTENTION"]()
+
+    assert [one["data"] for one in shown] == [(16, False), (32, False), (48, False)]
+    assert {one["shape"] for one in shown} == {(1, 3, 256, 64)}
+    assert [*found] == ["CUDNN_ATTENTION"]
+    assert calls == [("cudnn", True)] * 2
 
 
 def test_conditions_name_the_compiler_the_clocks_and_the_power_limit(
