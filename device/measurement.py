@@ -96,6 +96,9 @@ class Occupancy:
         limiter: `blocks`, `warps`, `registers` or `shared memory`; several are joined by ` and `
             if they limit it equally.
         limits: Blocks per multiprocessor that each resource alone would allow, by the same names.
+        active_clusters: Clusters that the device holds at once, as
+            `cudaOccupancyMaxActiveClusters` counts them; None where the blocks form no clusters,
+            or the number of multiprocessors is unknown.
     """
 
     blocks_per_sm: int
@@ -103,6 +106,7 @@ class Occupancy:
     theoretical: float
     limiter: str
     limits: dict[str, int]
+    active_clusters: int | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

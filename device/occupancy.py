@@ -108,8 +108,15 @@ def block_requirements(launch: Launch, resources: Resources) -> BlockRequirement
     )
 
 
-def compute_occupancy(properties: DeviceProperties, block: BlockRequirements) -> Occupancy:
-    """Compute how many blocks one SM holds.
+def compute_occupancy(
+    properties: DeviceProperties, block: BlockRequirements, cluster_blocks: int = 1
+) -> Occupancy:
+    """Compute how many blocks one SM holds, and how many clusters the device.
+
+    Args:
+        properties: The device.
+        block: What a block requests.
+        cluster_blocks: Blocks of a cluster; 1 where blocks form none.
 
     Returns:
         Resident blocks and warps, the limiter, and the blocks that each resource alone would allow.
@@ -128,12 +135,16 @@ def compute_occupancy(properties: DeviceProperties, block: BlockRequirements) ->
     limits["shared memory"] = allocation.carveout_bytes // shared if shared else limits["blocks"]
     blocks = min(limits.values())
     warps = blocks * allocation.warps_per_block
+    clusters = None
+    if cluster_blocks > 1 and properties.multiprocessor_count is not None:
+        clusters = resident_blocks(properties, blocks, cluster_blocks) // cluster_blocks
     return Occupancy(
         blocks_per_sm=blocks,
         warps_per_sm=warps,
         theoretical=warps / max_warps(properties),
         limiter=" and ".join(name for name, limit in limits.items() if limit == blocks),
         limits=limits,
+        active_clusters=clusters,
     )
 
 

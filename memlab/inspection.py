@@ -405,13 +405,14 @@ def occupancy(
         cluster_blocks=launch.cluster_blocks,
         grid_blocks=launch.blocks,
     )
-    resident = device_occupancy.compute_occupancy(properties, block)
+    resident = device_occupancy.compute_occupancy(properties, block, launch.cluster_blocks)
     return KernelOccupancy(
         resident.blocks_per_sm,
         resident.warps_per_sm,
         resident.theoretical,
         resident.limiter,
         resident.limits,
+        active_clusters=resident.active_clusters,
         properties=properties,
         subject=subject,
     )

@@ -518,7 +518,8 @@ def resident_blocks(
     Raises:
         UsageError: Not one block fits, or the blocks wait for the whole grid, and not all fit.
     """
-    resident = compute_occupancy(properties, block_requirements(launch, compiled.resources))
+    requested = block_requirements(launch, compiled.resources)
+    resident = compute_occupancy(properties, requested, launch.cluster_blocks)
     if waits_for_grid(compiled.ptx, launch.entry):
         check_all_resident(launch, properties, resident)
     return resident

@@ -11,7 +11,6 @@ from memlab.device.occupancy import (
     BlockRequirements,
     block_allocation,
     compute_occupancy,
-    resident_blocks,
 )
 from memlab.device.occupancy_curves import occupancy_curves, register_budget
 from memlab.roofline.documents.codec import encode
@@ -93,13 +92,13 @@ def active_clusters(
         Their number; None where blocks form no clusters, or the device's number of
         multiprocessors is not known.
     """
-    if subject.cluster_blocks == 1 or properties.multiprocessor_count is None:
+    occupancy = compute_occupancy(properties, subject.block, subject.cluster_blocks)
+    if occupancy.active_clusters is None:
         return None
-    occupancy = compute_occupancy(properties, subject.block)
-    blocks = resident_blocks(properties, occupancy.blocks_per_sm, subject.cluster_blocks)
+    blocks = occupancy.active_clusters * subject.cluster_blocks
     return ActiveClusters(
         subject.cluster_blocks,
-        blocks // subject.cluster_blocks,
+        occupancy.active_clusters,
         blocks,
         subject.grid_blocks / blocks if blocks else None,
     )
@@ -124,7 +123,7 @@ def occupancy_document(properties: DeviceProperties, subject: OccupancySubject) 
             "parameters": subject.parameters,
             "block": block,
             "allocation": block_allocation(properties, block),
-            "occupancy": compute_occupancy(properties, block),
+            "occupancy": compute_occupancy(properties, block, subject.cluster_blocks),
             "clusters": active_clusters(properties, subject),
             "thresholds": {
                 curve.resource: dict(zip(("below", "above"), curve.thresholds, strict=True))

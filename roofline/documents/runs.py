@@ -136,6 +136,7 @@ _COLUMNS: dict[str, Callable[[Run], Cell]] = {
     "occupancy": lambda run: run.measurement.occupancy.theoretical,
     "blocks_per_sm": lambda run: run.measurement.occupancy.blocks_per_sm,
     "occupancy_limiter": lambda run: run.measurement.occupancy.limiter,
+    "active_clusters": lambda run: run.measurement.occupancy.active_clusters,
     **{field.name: attrgetter(f"measurement.coverage.{field.name}") for field in fields(Coverage)},
     **{name: attrgetter(f"measurement.counters.{name}") for name in Counters.names()},
     "instructions_counted": attrgetter("measurement.instructions.counted"),

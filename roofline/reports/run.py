@@ -169,10 +169,12 @@ def _launch_facts(measurement: Measurement) -> Iterable[tuple[str, str]]:
     if measurement.cluster != NO_CLUSTER:
         size = math.prod(measurement.cluster)
         clusters = count // max(size, 1)  # a stored run may have any numbers
+        active = occupancy.active_clusters
         yield (
             "cluster",
             f"{extent_text(measurement.cluster)} = {size:,} {plural(size, 'block')}, "
-            f"{clusters:,} {plural(clusters, 'cluster')}",
+            f"{clusters:,} {plural(clusters, 'cluster')}"
+            + ("" if active is None else f", {active:,} at once"),
         )
     registers = resources.registers_per_thread
     yield (

@@ -190,6 +190,24 @@ def test_json_is_the_document(
     assert document["time"]["median_s"] == 2.25e-3
 
 
+@pytest.mark.parametrize(("blocks", "clusters"), [(8, 30), (2, 132), (1, None)])
+def test_the_clusters_that_are_active_at_once_are_those_of_an_h200(
+    folder: Path, capsys: pytest.CaptureFixture[str], blocks: int, clusters: int | None
+) -> None:
+    """`cudaOccupancyMaxActiveClusters` of 1024 threads: tests/data/h200-active-clusters.csv."""
+    Path("k.cu").write_text(
+        "__global__ void k(int* x) { x[blockIdx.x * 1024 + threadIdx.x] = threadIdx.x; }"
+    )
+    cluster = f"--cluster {blocks}" if blocks > 1 else ""
+    words = f"run k.cu --grid 16 --block 1024 {cluster} --arg out:i32[16384] -d h200 --no-store"
+    assert main(words.split()) == 0
+    shown = capsys.readouterr().out
+    assert f"{16 // blocks} clusters, {clusters} at once" in shown or clusters is None
+    assert ("at once" in shown) == (clusters is not None)
+    assert main([*words.split(), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["occupancy"]["active_clusters"] == clusters
+
+
 def test_csv_is_a_header_and_a_row(
     asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

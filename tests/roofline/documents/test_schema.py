@@ -20,6 +20,7 @@ RUNS = [
     "tiled --width 64 --tile 8",
     "filter-constant-divergent",
     "register-pressure --n 64 --device a100",
+    "wgmma-cluster --width 256",
     f"{SAXPY} --arg i32=99 --reference saxpy.py:saxpy --label first",
     f"{SAXPY} --arg i32=99 --expect y=@nan.npy",  # its error is infinite
     pytest.param("naive --width 8192 --device rtx3070", marks=pytest.mark.slow),  # a sample
