@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from memlab.errors import UsageError
@@ -66,6 +67,9 @@ KEYS = {
 }
 """What keys of tables by numbers look like, where that is not one number, as in `_by_` tables."""
 
+WHOLE_GRIDS = ("l2_merged_later_reads",)
+"""Tables that are read between their keys in each number, so that they need all combinations."""
+
 
 def check_figure(field: str, value: Any, file: str) -> None:
     """Refuse a figure that can only be in another unit, or that is of no number.
@@ -76,7 +80,8 @@ def check_figure(field: str, value: Any, file: str) -> None:
         file: The file's name for the message.
 
     Raises:
-        UsageError: The figure lies outside its range, or its table has a key of another form.
+        UsageError: The figure lies outside its range, or its table has a key of another form or
+            lacks a combination.
     """
     if isinstance(value, Mapping):
         _check_keys(field, value, file)
@@ -100,4 +105,12 @@ def _check_keys(field: str, table: Mapping[str, float], file: str) -> None:
         if example and not re.fullmatch(form, key):
             raise UsageError(
                 f"{file}: {field} must have keys of whole numbers like {example}, got {key!r}"
+            )
+    if field in WHOLE_GRIDS and table:
+        numbers = (set(places) for places in zip(*(key.split("x") for key in table), strict=True))
+        missing = {"x".join(combination) for combination in product(*numbers)} - set(table)
+        if missing:
+            raise UsageError(
+                f"{file}: {field} must have all combinations of the numbers in its keys, got none "
+                f"for {min(missing)}: add it, or remove the keys with one of its numbers"
             )
