@@ -30,6 +30,7 @@ TIMED = (
     "cluster_messages",
     "cluster_bandwidth",
     "row_stores",
+    "tensor_stores",
 )
 """Programs that print their table."""
 

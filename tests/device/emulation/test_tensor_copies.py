@@ -229,8 +229,8 @@ def test_sectors_are_those_that_an_h200_counts(copy: str) -> None:
 
 
 def measured_stores() -> list[dict[str, str]]:
-    lines = (DATA / "h100-tensor-stores.csv").read_text().splitlines()
-    return list(csv.DictReader(line for line in lines if not line.startswith("#")))
+    with (DATA / "h100-tensor-stores.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 @pytest.mark.parametrize("measured", measured_stores(), ids=lambda row: row["runs"])
