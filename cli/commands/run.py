@@ -114,52 +114,28 @@ def run_kernel(
     With `all_kernels`, an error ends the run of that kernel alone; JSON is then a list.
     """
     chosen = chosen_format(as_json, as_csv, output, RUN_FORMATS)
-    if all_kernels and isinstance(target, str):
-        raise UsageError(f"--all runs the kernels that a file launches, got {target!r}: name one")
-    if all_kernels and (chosen == "html" or save):
-        raise UsageError(
-            "--all writes no page and saves no arrays: name one kernel for these, or make a page "
-            "of the stored runs with 'memlab report'"
-        )
+    if all_kernels:
+        _check_all_kernels(target, chosen, save)
     if output is not None:
         check_output(output, overwrite)
     targets = [target] if isinstance(target, str) or not isinstance(target, Sequence) else target
     files = parse_saves(save or [], overwrite, not isinstance(target, str))
-    conditions: tuple[Condition, ...] = ()
-    if fail_if:
-        from memlab.roofline.comparison.conditions import parse_own_condition
-
-        conditions = tuple(map(parse_own_condition, fail_if))
-
-    from memlab.cli.progress import progress_bar
-
-    def measured(one: "str | UserKernel") -> "tuple[Run, int]":
-        with progress_bar(quiet) as progress, warnings_as_messages():
-            result, code = partial_result(
-                lambda: memlab.run(
-                    one,
-                    device=device,
-                    seed=seed,
-                    counters=counters,
-                    cublas=cublas,
-                    keep=not no_store,
-                    label=label or "",
-                    note=note or "",
-                    store=store,
-                    samples=samples,
-                    timeout_s=timeout,
-                    memory_bytes=memory_limit,
-                    progress=progress,
-                    **parameters,
-                )
-            )
-        note_time_limit(result.measurement.coverage, quiet)
-        return result, code
-
-    runs, first_code = [], 0
+    conditions = _conditions(fail_if)
+    how = {"device": device, "seed": seed, "timeout_s": timeout, "memory_bytes": memory_limit}
+    recorded = {
+        "counters": counters,
+        "cublas": cublas,
+        "keep": not no_store,
+        "label": label or "",
+        "note": note or "",
+        "store": store,
+        "samples": samples,
+    }
+    runs: list[Run] = []
+    first_code = 0
     for one in targets:
         try:
-            result, code = measured(one)
+            result, code = _measure(one, quiet, **how, **recorded, **parameters)
         except MemlabError as error:
             if not all_kernels:
                 raise
@@ -169,12 +145,8 @@ def run_kernel(
             continue
         runs.append(result)
         if chosen == "html":
-            limits = {"seed": seed, "timeout_s": timeout, "memory_bytes": memory_limit}
-            with progress_bar(quiet) as progress:
-                code_shown = _machine_code(
-                    result, one, parameters, device=device, progress=progress, **limits
-                )
-            page = memlab.report_page(result, *code_shown, store=store)
+            listings = _machine_code(result, one, quiet, **how, **parameters)
+            page = memlab.report_page(result, *listings, store=store)
             deliver(page.html, output, overwrite, quiet)
         elif chosen == "report":
             _print_report(result)
@@ -187,6 +159,38 @@ def run_kernel(
         deliver(_document(runs, chosen), output, overwrite, quiet)
     if first_code:
         raise typer.Exit(first_code)
+
+
+def _check_all_kernels(
+    target: "str | UserKernel | Sequence[UserKernel]", chosen: str, save: list[str] | None
+) -> None:
+    """Refuse what `--all` does not do."""
+    if isinstance(target, str):
+        raise UsageError(f"--all runs the kernels that a file launches, got {target!r}: name one")
+    if chosen == "html" or save:
+        raise UsageError(
+            "--all writes no page and saves no arrays: name one kernel for these, or make a page "
+            "of the stored runs with 'memlab report'"
+        )
+
+
+def _conditions(texts: list[str] | None) -> "tuple[Condition, ...]":
+    """Parse the conditions of `--fail-if`."""
+    if not texts:
+        return ()
+    from memlab.roofline.comparison.conditions import parse_own_condition
+
+    return tuple(map(parse_own_condition, texts))
+
+
+def _measure(target: "str | UserKernel", quiet: bool, **how: Any) -> "tuple[Run, int]":
+    """Run a kernel as `memlab.run` does, with its progress shown; the run and the exit code."""
+    from memlab.cli.progress import progress_bar
+
+    with progress_bar(quiet) as progress, warnings_as_messages():
+        result, code = partial_result(lambda: memlab.run(target, progress=progress, **how))
+    note_time_limit(result.measurement.coverage, quiet)
+    return result, code
 
 
 def _judge(run: "Run", conditions: "Sequence[Condition]") -> int:
@@ -212,17 +216,20 @@ def _judge(run: "Run", conditions: "Sequence[Condition]") -> int:
 
 
 def _machine_code(
-    run: "Run", target: "str | UserKernel", parameters: Mapping[str, Any], **how: Any
+    run: "Run", target: "str | UserKernel", quiet: bool, **how: Any
 ) -> "list[MachineListing]":
     """The machine code of a run with its counts; nothing where it cannot be had.
 
     A run keeps the sums alone, so the launch is emulated once more.
     """
+    from memlab.cli.progress import progress_bar
+
     coverage = run.measurement.coverage
     if coverage.not_counted or coverage.timed_out:
         return []
     try:
-        return [memlab.sass(target, **how, **parameters)]
+        with progress_bar(quiet) as progress:
+            return [memlab.sass(target, progress=progress, **how)]
     except MemlabError as error:
         print_message(f"the page has no machine code: {error}")
         return []
