@@ -31,7 +31,7 @@ class GlossaryEntry(Presentable):
     Attributes:
         name: The term as memlab writes it, or the kernel's name.
         kind: The group of the listing; `kernels` for a kernel.
-        paragraphs: The explanation.
+        paragraphs: The explanation; each item of a list is a line that begins with `- `.
         unit: The figure's unit.
         formula: The figure's formula.
         ncu: Nsight Compute's metrics for the figure.
@@ -122,7 +122,8 @@ def head_comment(source: str) -> tuple[str, ...]:
     """Read the comment at the head of a `.cu` file.
 
     Returns:
-        The comment's paragraphs, with their lines joined; a blank comment line ends a paragraph.
+        The comment's paragraphs, with their lines joined; a blank comment line ends a paragraph, and
+        an item of a list, after `- `, begins a line of its own.
     """
     lines: list[str] = []
     for line in source.splitlines():
@@ -130,7 +131,9 @@ def head_comment(source: str) -> tuple[str, ...]:
             break
         lines.append(line.removeprefix("//").strip())
     paragraphs = "\n".join(lines).split("\n\n")
-    return tuple(" ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip())
+    return tuple(
+        re.sub(r"\n(?!- )", " ", paragraph.strip()) for paragraph in paragraphs if paragraph.strip()
+    )
 
 
 def _term_entry(name: str, table: dict[str, Any]) -> GlossaryEntry:

@@ -62,5 +62,15 @@ def _page(entry: GlossaryEntry) -> RenderableType:
     tables = (table for table in (parameters, fields) if table.row_count)
     return Group(
         heading((Text(entry.name, style="bold cyan"), entry.kind)),
-        indented(stack_sections((*map(Text, entry.paragraphs), *tables))),
+        indented(stack_sections((*map(_paragraph, entry.paragraphs), *tables))),
     )
+
+
+def _paragraph(text: str) -> RenderableType:
+    """Write a paragraph, and the items of a list in it beside their marks."""
+    lines: list[RenderableType] = []
+    for line in text.split("\n"):
+        item = Table.grid(Column(), Column(), padding=(0, 1, 0, 0))
+        item.add_row(Text("-"), Text(line.removeprefix("- ")))
+        lines.append(item if line.startswith("- ") else Text(line))
+    return Group(*lines)

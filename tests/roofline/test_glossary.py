@@ -104,9 +104,9 @@ def test_an_unknown_name_gives_the_nearest():
         glossary.find_entries("zzzzzz")
 
 
-def test_a_head_comment_ends_where_code_begins():
-    source = "// One\n// two.\n//\n// Three.\n\n// not this\nint x;  // nor this\n"
-    assert glossary.head_comment(source) == ("One two.", "Three.")
+def test_a_head_comment_ends_where_code_begins_and_keeps_lists():
+    source = "// One\n// two.\n//\n// Three:\n// - a\n//   - b\n//   c.\n\n// not this\nint x;\n"
+    assert glossary.head_comment(source) == ("One two.", "Three:\n- a\n- b c.")
     assert glossary.head_comment("int x;") == ()
 
 
