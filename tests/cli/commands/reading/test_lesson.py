@@ -198,7 +198,7 @@ def test_a_shell_has_the_files_store_and_device_of_the_lesson(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("lesson 99", "there is no lesson '99': give a number from 1 to 20"),
+        ("lesson 99", "there is no lesson '99': give a number from 1 to 29"),
         ("lesson --run", "which lesson? for example 'memlab lesson 4 --run'"),
         ("lesson 4 --run --shell", "choose one"),
         ("lesson 4 --folder new", "--folder goes with --run or --shell"),
