@@ -122,8 +122,8 @@ def head_comment(source: str) -> tuple[str, ...]:
     """Read the comment at the head of a `.cu` file.
 
     Returns:
-        The comment's paragraphs, with their lines joined; a blank comment line ends a paragraph, and
-        an item of a list, after `- `, begins a line of its own.
+        The comment's paragraphs, with their lines joined; a blank comment line ends a paragraph,
+        and an item of a list, after `- `, begins a line of its own.
     """
     lines: list[str] = []
     for line in source.splitlines():
