@@ -97,6 +97,7 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
 def _factor_registers() -> dict[str, tuple[int, int]]:
     """The numbers of registers of A and of B, by opcode."""
     return {
-        f"{product.opcode} result": (product.left.registers, product.right.registers)
+        f"{product.opcode}{end} result": (product.left.registers, product.right.registers)
         for product in (*tensor.mma_products(), *wmma.wmma_products())
+        for end in ("", tensor.OLDER_SUMS)
     }

@@ -87,6 +87,7 @@ def mma(opcode: str) -> Callable[..., Any]:
     Returns:
         `run(active, *registers)`: from the registers of A, B and C to those of D.
     """
+    opcode, older, _ = opcode.partition(".before_sm_90")
     match = re.fullmatch(
         r"mma(\.sp(?:::ordered_metadata)?)?\.sync\.m(\d+)n8k(\d+)\.row\.col(\.satfinite)?"
         r"\.(\w+)\.(\w+)\.(\w+)\.\w+(?:\.(xor|and)\.popc)?",
@@ -95,7 +96,7 @@ def mma(opcode: str) -> Callable[..., Any]:
     assert match, opcode
     sparse, rows, depth, clamp = bool(match[1]), int(match[2]), int(match[3]), bool(match[4])
     accumulator, left_type, right_type, combine = match[5], match[6], match[7], match[8]
-    converted = left_type in ("e4m3", "e5m2")
+    converted = left_type in ("e4m3", "e5m2") and not older
     packed = _ELEMENTS[left_type][0]
     tables = (_a_table(depth >> sparse, packed, rows), _b_table(depth, packed), _c_table(rows))
     types = (left_type, right_type, accumulator)
@@ -128,6 +129,8 @@ def mma(opcode: str) -> Callable[..., Any]:
     def total_of(left: Lanes, right: Lanes, added: Lanes) -> Lanes:
         if accumulator in ("s32", "f64"):
             return rounded_sum(left, right, added, accumulator, clamp)
+        if older:
+            return older_sum(left, right, added, types)
         if not converted:
             return aligned_sum(left, right, added, types)
         # The compiler makes two products of float16, of the halves of each register, and adds C.
@@ -231,6 +234,18 @@ def aligned_sum(
             np.float32
         )
     return rounded
+
+
+def older_sum(left: Lanes, right: Lanes, added: Lanes, types: tuple[str, str, str]) -> Lanes:
+    """As `aligned_sum`, of Turing, Ampere and Ada: 16 bytes of a row of A at once (MMA-Sim)."""
+    count = {"tf32": 4, "f16": 8, "bf16": 8, "e4m3": 16, "e5m2": 16}[types[0]]
+    places = 13 if count == 16 else 24
+    total = added
+    for start in range(0, left.shape[2], count):
+        some = slice(start, start + count)
+        found = aligned_sum(left[:, :, some], right[:, some], total, types, places)
+        total = found.astype(np.float64)
+    return found
 
 
 def rounded_sum(left: Lanes, right: Lanes, added: Lanes, ptx_type: str, clamp: bool) -> Lanes:
@@ -369,6 +384,7 @@ def wmma(opcode: str) -> Callable[..., Any]:
     Args:
         opcode: As NVIDIA spells it, without `.aligned`.
     """
+    opcode, older, _ = opcode.partition(".before_sm_90")
     match = re.fullmatch(
         r"wmma\.mma(?:\.(xor|and)\.popc)?\.sync"
         r"\.(row|col)\.(row|col)\.m(\d+)n(\d+)k(\d+)\.([\w.]+)",
@@ -396,7 +412,8 @@ def wmma(opcode: str) -> Callable[..., Any]:
         if result in ("s32", "f64"):
             return _registers(rounded_sum(left, right, added, result, clamp), pairs)
         summed = "f16" if result == accumulator == "f16" else "f32"
-        total = aligned_sum(left, right, added, (element, element, summed))
+        sum_of = older_sum if older else aligned_sum
+        total = sum_of(left, right, added, (element, element, summed))
         return _registers(total.astype(_RESULTS[result]), pairs)
 
     return run

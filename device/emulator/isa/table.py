@@ -551,8 +551,12 @@ for pattern in ("redux.sync.{add,min,max}.{u32,s32}", "redux.sync.{and,or,xor}.{
 # --- Tensor cores --------------------------------------------------------------------------
 TENSOR_KINDS = {"f16": "fp16", "tf32": "tf32", "bf16": "bf16", "e4m3": "fp8", "e5m2": "fp8"}
 """The kind of the tensor cores' peak, by PTX's type of the factors."""
-for product in (*tensor.mma_products(), *wmma.wmma_products()):
+MATRIX_PRODUCTS = (*tensor.mma_products(), *wmma.wmma_products())
+"""All products of warps, as Hopper sums them."""
+for product in MATRIX_PRODUCTS:
     op(product.opcode, "", macros.flatten_fragments, kind="macro")
+_older = (tensor.with_older_sums(product) for product in MATRIX_PRODUCTS if product.is_aligned)
+for product in (*MATRIX_PRODUCTS, *_older):
     sources, results = product.source_registers, product.result.registers
     op(
         f"{product.opcode} result",

@@ -12,7 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from memlab.device.emulator.isa import packed_bytes
-from memlab.device.emulator.isa.matrices.aligned_sums import PLACES
+from memlab.device.emulator.isa.matrices.aligned_sums import (
+    OLDER_BYTES,
+    OLDER_PLACES,
+    PLACES,
+    PLACES_OF_BYTES,
+)
 from memlab.device.emulator.isa.values import (
     U8,
     U16,
@@ -155,6 +160,8 @@ class MatrixProduct:
             threads are two further sources.
         places: Of sums of narrow floats, the binary places that are kept below the largest exponent
             of their terms; see `aligned_sums`.
+        summed: The most stored elements of a row of A whose products are added up at once; 0 where
+            that are all.
     """
 
     opcode: str
@@ -166,6 +173,7 @@ class MatrixProduct:
     combine: str = ""
     sparsity: Sparsity | None = None
     places: int = PLACES
+    summed: int = 0
 
     @property
     def is_aligned(self) -> bool:
@@ -190,7 +198,8 @@ class MatrixProduct:
         """
         depth = range(self.left.extents[1])
         if not self.is_converted:
-            return (tuple(depth),)
+            count = self.summed or len(depth)
+            return tuple(tuple(depth[first : first + count]) for first in depth[::count])
         return tuple(tuple(k for k in depth if k % 4 // 2 == half) for half in (0, 1))
 
     @property
@@ -214,8 +223,25 @@ class MatrixProduct:
         return "f64" if self.result.element == "f64" else "b32"
 
 
+OLDER_SUMS = ".before_sm_90"
+"""Follows the opcode of a product that is summed as before Hopper."""
+HOPPER = 90
+"""The number of its architecture, `sm_90`."""
+
+
+def with_older_sums(product: MatrixProduct) -> MatrixProduct:
+    """A product of narrow floats, summed as Turing, Ampere and Ada do (see `aligned_sums`)."""
+    element = product.left.element
+    return replace(
+        product,
+        opcode=f"{product.opcode}{OLDER_SUMS}",
+        places=PLACES_OF_BYTES if element in packed_bytes.NUMBERS else OLDER_PLACES,
+        summed=OLDER_BYTES * 8 // stored_as(element).bits,
+    )
+
+
 def mma_products() -> Iterator[MatrixProduct]:
-    """All `mma.sync`."""
+    """All `mma.sync`, as Hopper sums them."""
     for number, depths, sums in (
         ("tf32", (4, 8), ("f32",)),
         ("f16", (8, 16), ("f32", "f16")),

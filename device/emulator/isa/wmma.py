@@ -63,7 +63,7 @@ _RESULT_TYPES: dict[str, list[tuple[str, str, str]]] = {
 
 
 def wmma_products() -> Iterator[MatrixProduct]:
-    """All `wmma.mma`."""
+    """All `wmma.mma`, as Hopper sums them."""
     for shape, factors in SHAPES.items():
         for of_a, of_b, element in itertools.product(("row", "col"), ("row", "col"), factors):
             if element in _PACKED and (of_a, of_b) != ("row", "col"):

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from memlab.device.emulator.isa import macros, mbarrier, table, textures
+from memlab.device.emulator.isa import macros, mbarrier, table, tensor, textures
 from memlab.device.emulator.isa.asynchronous import bulk_copies, tensor_copies, warpgroup
 from memlab.device.emulator.isa.unsupported import unsupported_hint
 from memlab.device.emulator.program.call_graph import CallGraph, call_operands, is_indirect
@@ -144,6 +144,8 @@ class _Lowering:
 
     def __init__(self, module: Module, source: Sequence[str], in_cluster: bool) -> None:
         self._module, self._source, self._in_cluster = module, source, in_cluster
+        architecture = re.match(r"sm_(\d+)", module.target)
+        self._older = architecture is not None and int(architecture[1]) < tensor.HOPPER
         self.calls = CallGraph(module)
         self._flat: dict[str, PtxFunction] = {}
         self._framed: dict[str, Instruction] = {}  # a call of each function that has frames
@@ -171,7 +173,7 @@ class _Lowering:
                 else:
                     parts = macros.with_rank(instruction, shared) if shared else (instruction,)
                     expanded = tuple(
-                        step
+                        self._as_summed(step)
                         for part in parts
                         for step in _expand_macro(part, instruction_row(part, self._source))
                     )
@@ -189,6 +191,14 @@ class _Lowering:
             instructions=tuple(flat.instructions),
             labels=flat.labels,
         )
+
+    def _as_summed(self, instruction: Instruction) -> Instruction:
+        """A product of a warp with the sums of the architecture."""
+        opcode = instruction.opcode
+        if not self._older or not opcode.startswith(("mma.", "wmma.mma.")):
+            return instruction
+        older = opcode.replace(" result", f"{tensor.OLDER_SUMS} result")
+        return instruction if table.find_row(older) is None else replace(instruction, opcode=older)
 
     def functions_with_frames(self) -> dict[str, PtxFunction]:
         """The functions that are not inlined, flattened; they may call one another."""

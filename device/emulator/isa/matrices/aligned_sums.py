@@ -1,18 +1,21 @@
-"""Sums of products with the bits that the tensor cores of Hopper keep.
+"""Sums of products with the bits that tensor cores keep.
 
 A tensor core aligns the products of one sum and its addend to the largest of their exponents, drops
 the bits of each that lie more than some places below that exponent, adds what is left exactly, and
-rounds the sum once: towards zero to float32, to nearest to float16. It keeps 25 places, and
+rounds the sum once: towards zero to float32, to nearest to float16. Hopper keeps 25 places, and
 `wgmma` of 8-bit floats 13, of which the float32 sum has 13 bits of fraction too. The exponent of a
 product is the sum of the exponents of its factors, which are not normalized: significands of
 products are below 4, and a subnormal factor has the exponent of the least normal number. Products
 of zeros count for nothing. A sum beyond the range of its type is infinite, one that is not a number
 has all bits but the sign set, and none is -0.
 
-The rule and the numbers of places are those of Hopper in Xie, Wang, Yang, Yang, "MMA-Sim:
-Bit-Accurate Reference Model of Tensor Cores and Matrix Cores", 2025 (arXiv:2511.10909). An H100
-agrees bit for bit (docs/results/README.md, "Sums of the tensor cores"). Other architectures keep
-fewer places or divide a sum: MMA-Sim has 24 of Ampere and Ada, in sums of 8 products of float16.
+Turing, Ampere and Ada keep 24 places, of 8-bit floats 13, and sum the products of 16 bytes of a row
+of A at once: the others are added to that sum, rounded, in a second one.
+
+The rules and the numbers are those of Xie, Wang, Yang, Yang, "MMA-Sim: Bit-Accurate Reference Model
+of Tensor Cores and Matrix Cores", 2025 (arXiv:2511.10909). An H100 agrees bit for bit
+(docs/results/README.md, "Sums of the tensor cores"); the others were not measured here, and MMA-Sim
+has no sparse products, of which the elements that are stored are taken to count.
 """
 
 from __future__ import annotations
@@ -37,7 +40,11 @@ from memlab.device.emulator.isa.values import (
 PLACES = 25
 """Places that sums keep below the largest exponent."""
 PLACES_OF_BYTES = 13
-"""The same of `wgmma` of 8-bit floats."""
+"""The same of `wgmma` of 8-bit floats, and of all products of these before Hopper."""
+OLDER_PLACES = 24
+"""Places of Turing, Ampere and Ada."""
+OLDER_BYTES = 16
+"""Bytes of a row of A whose products these add up at once."""
 
 # Bits of the exponent and of the fraction; the fraction of tf32 includes the 13 bits ignored.
 _FORMATS = {

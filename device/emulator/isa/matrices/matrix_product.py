@@ -1,8 +1,8 @@
 """The machine code of the tensor cores' products.
 
-Products are exact. Those of narrow floats are summed as Hopper's tensor cores do, on every emulated
-device: see `aligned_sums`. There, `mma` of 8-bit floats becomes products of float16 (machine code
-of NVRTC 13.5): of the lower, then of the upper halves of the registers, and C is added at the end.
+Products are exact. Those of narrow floats are summed as the tensor cores of the architecture do:
+see `aligned_sums`. On Hopper `mma` of 8-bit floats becomes products of float16 (machine code of
+NVRTC 13.5): of the lower, then of the upper halves of the registers, and C is added at the end.
 Products of float64 are fused with their addition, in the order of k. Integers are exact in 32 bits
 up to the addition of the accumulator.
 """

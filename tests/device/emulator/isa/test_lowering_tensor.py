@@ -12,7 +12,10 @@ from tests.reference import tensor as truth
 from tests.reference.table import reference
 
 WARPS = 24
-PRODUCTS = {f"{p.opcode} result": p for p in (*tensor.mma_products(), *wmma.wmma_products())}
+OF_HOPPER = (*tensor.mma_products(), *wmma.wmma_products())
+OLDER = tuple(tensor.with_older_sums(p) for p in OF_HOPPER if p.is_aligned)
+PRODUCTS = {f"{p.opcode} result": p for p in OF_HOPPER}
+OLDER_PRODUCTS = {f"{p.opcode} result": p for p in OLDER}
 WMMA = [f"wmma.*{shape}" for shape in wmma.SHAPES]
 WMMA_PER_SHAPE = 36  # of f16 to u8, of which a part is compiled usually
 PLAIN, SPARSE = r"mma\.sync", r"mma\.sp"
@@ -76,13 +79,24 @@ def test_all_products(family: str) -> None:
     assert_products([opcode for opcode in PRODUCTS if re.match(family, opcode)])
 
 
+@pytest.mark.parametrize("family", [PLAIN, SPARSE, "wmma"])
+def test_products_before_hopper(family: str) -> None:
+    chosen = [opcode for opcode in OLDER_PRODUCTS if re.match(family, opcode)]
+    assert_products(chosen[:: max(len(chosen) // 12, 1)])
+
+
+@pytest.mark.slow
+def test_all_products_before_hopper() -> None:
+    assert_products(list(OLDER_PRODUCTS))
+
+
 def assert_products(chosen: list[str]) -> None:
     """Compare products with NumPy's."""
     rng = np.random.default_rng(1)
     rows = CompiledRows(chosen)
     active = np.ones((WARPS, 32), np.bool_)
     for opcode in chosen:
-        product = PRODUCTS[opcode]
+        product = (PRODUCTS | OLDER_PRODUCTS)[opcode]
         registers = [
             numbers(matrix.element, rng)
             for matrix in (product.left, product.right, product.added)
