@@ -18,8 +18,9 @@ import pytest
 import typer.main
 from paths import REPOSITORY
 
-from benchmarks import commands, engine, microbenchmarks, stages
+from benchmarks import commands, engine, hopper_clocks, microbenchmarks, stages
 from memlab.cli.app import app
+from memlab.device.datasheets.loader import load_datasheet
 from memlab.errors import UsageError
 from memlab.roofline.documents.runs import run_document
 from memlab.roofline.run import Run
@@ -181,3 +182,16 @@ def test_tables_have_the_columns_that_microbenchmarks_print(name: str, table: st
         found = file.readline().rstrip("\n").split(",")
     # A table of one kernel leaves out its name.
     assert found in (columns, columns[1:] if columns[0] == "kernel" else columns)
+
+
+def test_clocks_of_hopper_are_of_the_launches_and_columns_of_the_table() -> None:
+    h100 = load_datasheet("h100")
+    launches = []
+    for name, sizes in hopper_clocks.LAUNCHES:
+        assert hopper_clocks.prepared(name, sizes, h100).kernel == name
+        launches.append(f"{name} {'x'.join(map(str, sizes.values()))}")
+    with (REPOSITORY / "docs" / "results" / "h100-hopper-clocks.csv").open() as file:
+        head, *rows = (line.split(",") for line in file)
+    assert head[0] == "launch"
+    assert [name.strip() for name in head[2:]] == [*hopper_clocks.METRICS]
+    assert [row[0] for row in rows[: len(launches)]] == launches
