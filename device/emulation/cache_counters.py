@@ -18,16 +18,16 @@ from memlab.device.emulation import executed_addresses
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulation.multicast import sectors_to_others
 from memlab.device.emulator.machine.tally import Tally
-from memlab.device.emulator.models import caches
+from memlab.device.emulator.models import caches, further_waves
 from memlab.device.emulator.models.access_levels import AccessLevels, uniform_levels
 from memlab.device.emulator.models.address_streams import AccessStream, ActiveRegion
 from memlab.device.emulator.models.cache_replay import (
-    InstructionTraffic,
     LineAccesses,
     replay_accesses,
     schedule_blocks,
 )
 from memlab.device.emulator.models.coalescing import CopyMerging
+from memlab.device.emulator.models.further_waves import Sectors
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
@@ -246,11 +246,11 @@ def _by_replay(
     What was replayed gives the shares of each instruction's sectors; the tally has the sectors.
     """
     steps = execution.program.steps
-    replayed = replay_accesses(lines, schedule_blocks(lines.ends, geometry), steps, geometry)
     executed, blocks = len(lines.ends), execution.launch.blocks
-    # Further waves do as those behind the first one do.
-    repeats = 1 + (blocks - executed) / (executed - geometry.wave) if blocks > executed else 1.0
-    traffic = _Traffic.of(replayed.first_wave, replayed.later, repeats, tally, steps)
+    schedule = schedule_blocks(lines.ends, geometry)
+    replayed = replay_accesses(lines, schedule, steps, geometry, blocks)
+    columns = further_waves.of_whole_grid(replayed, executed, blocks, geometry.wave)
+    traffic = _Traffic.of(columns, tally, steps)
     fetched = _at_most_once(execution, traffic.fetches.sum() * geometry.dram_access_bytes, geometry)
     is_load = np.array([step.row.kind == "load" for step in steps])
     is_local = np.array([step.row.space == "local" for step in steps])
@@ -287,6 +287,7 @@ class _Traffic:
     memory_reads: Sectors
     atomic_misses: Sectors
     fetches: Sectors
+    first_reads: Sectors
     joined: Sectors
     joined_memory: Sectors
     l2_joined_memory: Sectors
@@ -294,17 +295,14 @@ class _Traffic:
     @classmethod
     def of(
         cls,
-        first: InstructionTraffic,
-        later: InstructionTraffic,
-        repeats: float,
+        columns: dict[str, Sectors],
         tally: Tally,
         steps: Sequence[DecodedInstruction],
     ) -> _Traffic:
-        """The traffic of the first wave and of others that repeat so often."""
+        """The traffic of all blocks, scaled to the sectors that were counted."""
         in_l1 = np.array([step.row.kind == "load" and not step.row.bypass_l1 for step in steps])
         in_l2 = np.array([step.row.kind == "load" and step.row.bypass_l1 for step in steps])
-        columns = {name: getattr(first, name) + getattr(later, name) * repeats for name in _COLUMNS}
-        sectors, seen = np.array(tally.sectors, float), columns["accesses"].astype(float)
+        sectors, seen = np.array(tally.sectors, float), columns["accesses"]
         # Lines so few that none is in the sample are read again and again: they hit.
         unseen = np.where(seen > 0, 0.0, sectors)
         columns["accesses"] = seen + unseen
@@ -313,10 +311,6 @@ class _Traffic:
             columns[name] = columns[name] + unseen * in_l2
         scale = sectors / np.maximum(columns["accesses"], 1.0)
         return cls(**{name: column * scale for name, column in columns.items()})
-
-
-Sectors = NDArray[np.float64]
-_COLUMNS = tuple(InstructionTraffic.__dataclass_fields__)
 
 
 def _levels(

@@ -28,7 +28,6 @@ _LANE_COST = 100  # instructions per lane that take as long as preparing it (50 
 _LINE_COST = 40  # the same of an access to a line (20 ns), whether it is in the sample or not
 MOST_ACCESSES = 3_000_000
 """Accesses to lines that are recorded and replayed: 72 MB, 0.6 s. Of more, a sample is taken."""
-_MOST_WAVES = 4  # of a grid that is not executed whole: the first one, and those that follow it
 _LOCAL_WORD_BYTES = 4
 _PLACES = 16  # by which a line's number is multiplied in a place
 
@@ -91,11 +90,15 @@ def _whole(trace: LineTrace) -> ChunkLines:
 
 
 def _blocks(execution: Execution, afford: int, geometry: CacheGeometry) -> int:
-    """How many blocks are executed, of those that it can afford: all, some waves, or none."""
+    """How many blocks are executed, of those that it can afford: all, some waves, or none.
+
+    The later ones stand for the rest (`further_waves`): they find the L2 as full as these do only
+    if there are enough before them.
+    """
     blocks, wave = execution.launch.blocks, geometry.wave
     if blocks <= afford:
         return blocks
-    waves = min(afford // wave, _MOST_WAVES)
+    waves = afford // wave
     each = execution.launch.cluster_blocks
     return waves * wave // each * each if waves > 1 else 0
 

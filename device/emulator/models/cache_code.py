@@ -75,6 +75,7 @@ class Counts(Record):
     memory_reads: int  # those among them that no partition held
     atomic_misses: int  # sectors of atomics that the L2 did not hold
     fetches: int  # accesses to memory
+    first_reads: int  # among all reads of memory, sectors that no access named before
     joined: int  # among `l1_hits`, sectors that another read of the same time asked for
     joined_memory: int  # those of them that come from memory
     l2_joined_memory: int  # sectors that the L2 has asked memory for at the same time
@@ -96,6 +97,7 @@ class Replay(Record):
     most_copies: int  # reads of copies that one read of the L2 serves
     apart: Pointer[Byte]  # by access: whether its block is out of step with others
     alone: float  # the share of copies out of step that would be merged in step, and are not
+    fresh: Pointer[Byte]  # by access: a bit per sector that none before it names; or null
     kinds: Pointer[Int32]  # by instruction
     counts: Pointer[Counts]  # by instruction
     l1: Pointer[Cache]  # by multiprocessor
@@ -174,7 +176,7 @@ def replay(state: Replay, start: int, stop: int) -> int:
         if kind == LOCAL_STORE:
             read(state.l1[state.owners[access]], line, sectors)
         if kind in (STORE, LOCAL_STORE):
-            write(home_of(state, line), line, sectors)
+            write(state, state.l2[owner % state.partitions], line, sectors)
             continue
         if kind == LOAD:
             missing = read(state.l1[owner], line, sectors)
@@ -188,9 +190,9 @@ def replay(state: Replay, start: int, stop: int) -> int:
                 continue
         if kind == ATOMIC:
             home = home_of(state, line)
-            counts.atomic_misses += count_bits(
-                fetch(state, counts, home, line, sectors, asker, moment)
-            )
+            missing = fetch(state, counts, home, line, sectors, asker, moment)
+            counts.atomic_misses += count_bits(missing)
+            count_first_reads(state, counts, missing, access)
             home.lines[home.newest].dirty |= sectors
             continue
         near = state.l2[owner % state.partitions]
@@ -205,12 +207,49 @@ def replay(state: Replay, start: int, stop: int) -> int:
             read_now = fetch(state, counts, home, line, absent, asker, moment)
             waiting &= ~read_now
             counts.memory_reads += count_bits(read_now)
+            count_first_reads(state, counts, read_now, access)
             read(near, line, sectors)
             ask(use(near, line), read_now | waiting, read_now | waiting, asker, moment)
         counts.l2_joined_memory += count_bits(waiting)
         if kind == LOAD:
             held = state.l1[owner].lines[state.l1[owner].newest]
             ask(held, sectors, read_now | waiting, asker, moment)
+    return 0
+
+
+@compiled
+def count_first_reads(state: Replay, counts: Counts, missing: int, access: int) -> None:
+    """Count sectors read from memory that no access named before, if that is known."""
+    if state.fresh:
+        counts.first_reads += count_bits(missing & state.fresh[access])
+
+
+@compiled(exported=True)
+def find_fresh(
+    places: Pointer[int],
+    order: Pointer[int],
+    count: int,
+    table: Pointer[int],
+    hash_shift: int,
+    fresh: Pointer[Byte],
+) -> int:
+    """Mark the sectors of each access that no access before it names.
+
+    `table` holds -1 at 2^(64 - hash_shift) entries, more than there are lines.
+    """
+    last = (1 << 64 - hash_shift) - 1
+    for number in range(count):
+        access = order[number]
+        place = places[access]
+        line, sectors = place >> _SECTORS, place & _SECTOR_BITS
+        entry = line * _HASH >> hash_shift & last
+        while table[entry] != _NONE and table[entry] >> _SECTORS != line:
+            entry = entry + 1 & last
+        known = 0
+        if table[entry] != _NONE:
+            known = table[entry] & _SECTOR_BITS
+        fresh[access] = sectors & ~known
+        table[entry] = line << _SECTORS | known | sectors
     return 0
 
 
@@ -311,11 +350,12 @@ def read(cache: Cache, line: int, sectors: int) -> int:
 
 
 @compiled
-def write(cache: Cache, line: int, sectors: int) -> None:
-    """Write sectors of a line, which is then the newest."""
-    place = use(cache, line)
-    place.valid |= sectors
-    place.dirty |= sectors
+def write(state: Replay, near: Cache, line: int, sectors: int) -> None:
+    """Write sectors of a line, of which the writer's partition keeps a copy, too."""
+    read(near, line, sectors)
+    home = home_of(state, line)
+    read(home, line, sectors)
+    home.lines[home.newest].dirty |= sectors
 
 
 @compiled
@@ -387,4 +427,4 @@ def drop(cache: Cache, number: int) -> None:
     cache.lines[before].chained = place.chained
 
 
-_EXPORTED: tuple[Any, ...] = (find_misses, replay)
+_EXPORTED: tuple[Any, ...] = (find_misses, find_fresh, replay)

@@ -8,7 +8,9 @@ sector at the same time by blocks that start at once are merged before the L2
 partitions keeps a line in that in front of the line's memory, and in the other one a copy for the
 multiprocessors that are connected to it (NVIDIA A100 Tensor Core GPU Architecture, 2020: "Each L2
 partition caches data for memory accesses from SMs in the GPCs directly connected to the
-partition"). So it holds half of what its size says where all read the same.
+partition"). So it holds half of what its size says where all read the same. What is written is kept
+in both, too: where an H200 writes as much as it reads, both take the room of three halves
+(docs/results/h200-capacity.csv, `L2 with writes`).
 
 Where the accesses are a sample, by lines, the caches are smaller in proportion (SHARDS:
 Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015).
@@ -41,6 +43,7 @@ _HASH_BITS = 64
 _PLACES = 1 << SECTORS_PER_LINE  # by which a line's number is multiplied in a place
 _COALESCED_LINES = 1 << 13
 """Lines that the SMs of a group can ask for at one time: a box has 256 rows at most."""
+_GROUPS = 3  # of blocks: see `ReplayedTraffic`
 PARTS = 32
 """Parts of a launch, by its accesses in the order of time, of which the misses are told apart."""
 
@@ -81,6 +84,8 @@ class InstructionTraffic:
         memory_reads: Those among them that no partition held.
         atomic_misses: Those of atomics that the L2 did not hold.
         fetches: Accesses to DRAM, each of `CacheGeometry.dram_access_bytes`.
+        first_reads: Those among `memory_reads` and `atomic_misses` that no access named before; not
+            counted where the whole grid was executed.
         joined: Those among `l1_hits` that come only now: the same instruction of another warp of
             the multiprocessor has asked for them at the same time.
         joined_memory: Those among them that come from DRAM.
@@ -95,6 +100,7 @@ class InstructionTraffic:
     memory_reads: IntArray
     atomic_misses: IntArray
     fetches: IntArray
+    first_reads: IntArray
     joined: IntArray
     joined_memory: IntArray
     l2_joined_memory: IntArray
@@ -106,7 +112,8 @@ class ReplayedTraffic:
 
     Attributes:
         first_wave: The traffic of the blocks that start at once.
-        later: That of all others.
+        settling: That of the first half of the others, in launch order.
+        later: That of the second half.
         written_back: Sectors that the L2 wrote to DRAM.
         by_part: Of each part of the accesses, in the order of time, and each instruction: sectors
             that it accessed, those of loads that the L1 held, and those that loads read from DRAM;
@@ -114,6 +121,7 @@ class ReplayedTraffic:
     """
 
     first_wave: InstructionTraffic
+    settling: InstructionTraffic
     later: InstructionTraffic
     written_back: int
     by_part: IntArray
@@ -161,6 +169,7 @@ def replay_accesses(
     schedule: Schedule,
     steps: Sequence[DecodedInstruction],
     geometry: CacheGeometry,
+    blocks: int | None = None,
 ) -> ReplayedTraffic:
     """Let the caches serve accesses in the order of time.
 
@@ -169,6 +178,8 @@ def replay_accesses(
         schedule: Where and when their blocks run.
         steps: The program's instructions.
         geometry: The caches.
+        blocks: The blocks of the grid, which may be more than those of the accesses; as many if not
+            given.
     """
     start, owner = schedule.start[accesses.block], schedule.multiprocessor[accesses.block]
     times = start + accesses.time
@@ -178,9 +189,10 @@ def replay_accesses(
         read_by = np.diff(geometry.coalesced_reads(np.arange(geometry.multiprocessors + 1)))
     count = len(steps)
     is_later = accesses.block >= geometry.wave
-    index = accesses.index + np.where(is_later, count, 0)  # counted by themselves
+    group = _groups(len(accesses.ends), geometry.wave)[accesses.block]
+    index = accesses.index + group * count  # counted by themselves
     never = -2 - np.arange(len(times))  # times at which no other access is made: nothing is merged
-    counts = np.zeros(2 * count, _COUNTS)
+    counts = np.zeros(_GROUPS * count, _COUNTS)
     caches, state = _Caches(), np.zeros((), _REPLAY)
     l2_lines = round(geometry.l2_bytes / LINE_BYTES / accesses.factor / geometry.l2_partitions)
     l2 = caches.add(geometry.l2_partitions, l2_lines)
@@ -197,11 +209,13 @@ def replay_accesses(
         "coalescers": caches.add(coalescers, _COALESCED_LINES),
         "meetings": meetings,
         "apart": _apart(accesses, steps),
-        "kinds": np.array(2 * _kinds(steps, bool(geometry.l1_bytes)), np.int32),
+        "kinds": np.array(_GROUPS * _kinds(steps, bool(geometry.l1_bytes)), np.int32),
         "counts": counts,
         "l1": caches.add(geometry.multiprocessors, l1_lines),
         "l2": l2,
     }
+    if blocks is not None and blocks > len(accesses.ends):
+        arrays["fresh"] = _fresh(arrays["places"], order)
     for name, array in arrays.items():
         state[name] = array.ctypes.data
     state["partitions"] = geometry.l2_partitions
@@ -215,9 +229,32 @@ def replay_accesses(
     for part, (begin, end) in enumerate(itertools.pairwise(bounds), 1):
         replay(state.ctypes.data, begin, end)
         for place, name in enumerate(("accesses", "l1_hits", "memory_reads")):
-            done[part, place] = counts[name].reshape(2, count).sum(axis=0)
-    first, later = _traffic(counts[:count]), _traffic(counts[count:])
-    return ReplayedTraffic(first, later, int(l2["written_back"].sum()), np.diff(done, axis=0))
+            done[part, place] = counts[name].reshape(_GROUPS, count).sum(axis=0)
+    first, settling, later = map(_traffic, counts.reshape(_GROUPS, count))
+    return ReplayedTraffic(
+        first, settling, later, int(l2["written_back"].sum()), np.diff(done, axis=0)
+    )
+
+
+def _groups(blocks: int, wave: int) -> IntArray:
+    """The group of each block in launch order: of the first wave, settling, or later."""
+    number, others = np.arange(blocks), max(blocks - wave, 0)
+    return (number >= wave).astype(np.int64) + (number >= wave + others // 2)
+
+
+def _fresh(places: IntArray, order: IntArray) -> NDArray[np.uint8]:
+    """The sectors of each access that none before it names, a bit for each."""
+    bits = max((2 * len(places) - 1).bit_length(), 1)
+    table, fresh = np.full(1 << bits, -1), np.zeros(len(places), np.uint8)
+    cache_code.function("find_fresh", 6)(
+        places.ctypes.data,
+        order.ctypes.data,
+        len(places),
+        table.ctypes.data,
+        _HASH_BITS - bits,
+        fresh.ctypes.data,
+    )
+    return fresh
 
 
 def _meetings(
