@@ -90,6 +90,17 @@ COUNTED = {
             "duration_ns": "gpu__time_duration.sum",
         },
     ),
+    "kept_lines": Counted(
+        "beside_stream|rows_twice",
+        {
+            "load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+            "l1_hits": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum",
+            "l2_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+            "l2_hits": "lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum",
+            "dram_bytes": "dram__bytes_read.sum",
+            "duration_ns": "gpu__time_duration.sum",
+        },
+    ),
     "row_reads": Counted(
         "rows",
         {

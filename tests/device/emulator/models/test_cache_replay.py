@@ -303,3 +303,46 @@ def test_the_l2_keeps_what_an_h200_kept(writes: bool) -> None:
             assert read_thrice(kib, writes) == pytest.approx(measured, abs=0.11), kib
             compared += 1
     assert compared >= 14
+
+
+def beside_stream(row: dict[str, str]) -> tuple[float, float]:
+    """The share of a launch's reads that hit the L2, and the bytes of DRAM, of `kept_lines.cu`.
+
+    With a sixteenth of the lines and of the reads of each block.
+    """
+    blocks, per_sm, part = 132 * 8, 8, 16
+    lines, every, steps = (int(row[name]) for name in ("lines", "every", "steps"))
+    each, rng = steps * 8 // part, np.random.default_rng(lines + every)  # of 8 warps
+    geometry = CacheGeometry(132, per_sm, 0, 60 * 1024 * 1024 // part, 64, 2)
+    block, time = np.repeat(np.arange(blocks), each), np.tile(np.arange(each), blocks)
+    line, index = rng.integers(lines // part, size=len(block)), np.ones(len(block), np.int32)
+    if every:
+        streamed = np.flatnonzero(time % every == 0)
+        block, time = (np.append(array, array[streamed]) for array in (block, time))
+        line = np.append(line, lines + np.arange(len(streamed)))
+        index = np.append(index, np.full(len(streamed), 1 + int(row["stores"]), np.int32))
+        order = np.lexsort((time, block))
+        block, time, line, index = (array[order] for array in (block, time, line, index))
+    given = LineAccesses(
+        block=block,
+        time=time,
+        index=index,
+        place=line * 16 + 15,
+        ends=np.full(blocks, each),
+        factor=1,
+        local_lines=0,
+    )
+    traffic = replay_accesses(given, schedule_blocks(given.ends, geometry), STEPS, geometry)
+    reads = traffic.first_wave
+    hits = 1 - float(reads.l2_misses[1] / reads.lrc_reads[1])
+    return hits, float(reads.fetches.sum()) * 64 * part
+
+
+def test_the_l2_keeps_what_is_read_at_random_beside_a_stream_as_an_h200_did() -> None:
+    with (CAPACITY.parent / "h200-kept-lines.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["kernel"] == "beside_stream"]
+    assert len(rows) == 35
+    for row in rows:
+        hits, dram_bytes = beside_stream(row)
+        assert hits == pytest.approx(int(row["l2_hits"]) / int(row["l2_sectors"]), abs=0.03), row
+        assert dram_bytes == pytest.approx(int(row["dram_bytes"]), rel=0.13), row
