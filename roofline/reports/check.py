@@ -89,14 +89,11 @@ def _finding(finding: CheckFinding, source_name: str, by: str = "") -> Renderabl
     ]
     where = ", by ".join(filter(None, (finding.element, _thread_text(at))))
     rows += [_detail_line(f"at {where}" if finding.element else where)] if where else []
-    if other is not None:
+    if other is not None and other != at:
         if other.line != at.line:
             rows += _source_line(other)
-        rows += (
-            [_detail_line(f"{_OTHER_ACCESS_PREFIX.get(finding.tool, '')}{_thread_text(other)}")]
-            if _thread_text(other)
-            else []
-        )
+        prefix = _OTHER_PLACE_PREFIX.get(finding.kind, _OTHER_ACCESS_PREFIX.get(finding.tool, ""))
+        rows += [_detail_line(f"{prefix}{_thread_text(other)}")] if _thread_text(other) else []
     if finding.count > 1 and at.thread is not None:
         what = "threads" if finding.tool == "synccheck" else "times"
         rows.append(_detail_line(f"{finding.count:,} {what} in all"))
@@ -105,6 +102,8 @@ def _finding(finding: CheckFinding, source_name: str, by: str = "") -> Renderabl
 
 _OTHER_ACCESS_PREFIX = {"racecheck": "against ", "synccheck": "without "}
 """The word that leads to the other thread of a finding."""
+_OTHER_PLACE_PREFIX = {"missing wait": "the product is that of "}
+"""The same for kinds of findings whose other place is no other thread's."""
 
 
 def _finding_heading(place: str, tool: str, what: str) -> Text:
