@@ -31,6 +31,7 @@ TIMED = (
     "cluster_bandwidth",
     "row_stores",
     "tensor_stores",
+    "load_clock",
 )
 """Programs that print their table."""
 

@@ -122,6 +122,8 @@ class DeviceProperties(Presentable):
         tensor_load_clock_hz: The SM clock while the tensor cores do nothing but products of
             warpgroups, on random data.
         tensor_load_settling_s: The time constant with which the clock falls.
+        tensor_type_loads: How far products of warpgroups lower the clock, by input type: the
+            share of what those in BF16 do; 1 for a type that is not given.
         l1_cache_bytes_per_sm: The unified memory that L1 and shared memory divide between them.
         constant_passes_per_clock_per_sm: Addresses that the constant cache serves, of one word.
         l2_bytes_per_clock: Bytes that the whole L2 reads per SM clock.
@@ -277,6 +279,7 @@ class DeviceProperties(Presentable):
     tensor_clock_hz: float | None = None
     tensor_load_clock_hz: float | None = None
     tensor_load_settling_s: float | None = None
+    tensor_type_loads: Mapping[str, float] = field(default_factory=dict)
     l1_cache_bytes_per_sm: int | None = None
     l1_bytes_per_clock_per_sm: float | None = None
     shared_bytes_per_clock_per_sm: float | None = None

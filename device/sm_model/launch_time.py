@@ -30,7 +30,7 @@ from memlab.device.properties import (
 from memlab.device.sm_model import unequal_work
 from memlab.device.sm_model.barriers import sites_of
 from memlab.device.sm_model.block_paths import block_paths
-from memlab.device.sm_model.load_clock import busy_share, load_clock
+from memlab.device.sm_model.load_clock import load_clock, tensor_load, type_loads
 from memlab.device.sm_model.pipes import (
     ADDRESS_CLOCKS,
     ARRIVAL_CLOCKS,
@@ -179,12 +179,12 @@ def estimate(
     before, load = steps.copy(), load_clock(work, properties)
     clock = load.loaded_hz
     rates = device_rates(profile, blocks, properties, clock)
-    done = _run_launch(work, profile, rates, affordable)
-    mean = load.mean_hz(done.clocks * whole * profile.work_ratio / clock, done.tensor_share)
+    done = _run_launch(work, profile, rates, affordable, properties)
+    mean = load.mean_hz(done.clocks * whole * profile.work_ratio / clock, done.tensor_load)
     if mean > clock * (1 + _SAME_CLOCK):
         steps[:], clock = before, mean
         rates = device_rates(profile, blocks, properties, clock)
-        done = _run_launch(work, profile, rates, affordable)
+        done = _run_launch(work, profile, rates, affordable, properties)
     empty = run(
         Workload(_empty_kernel(), (np.array([[0, 2]]),), (0,), (0,), 1.0, 1, 1),
         replace(device_rates(profile, blocks, properties), first_block=0.0),
@@ -224,26 +224,34 @@ class _Run:
     Attributes:
         clocks: Those of all blocks of the busiest SM.
         blocks: The blocks that were simulated.
-        tensor_share: The share of their time in which the tensor cores multiply.
+        tensor_load: The share of their time in which the tensor cores multiply, as of
+            `tensor_load`.
         stuck: As of `Simulated`.
     """
 
     clocks: float
     blocks: int
-    tensor_share: float
+    tensor_load: float
     stuck: bool
 
 
-def _run_launch(work: Workload, profile: LaunchProfile, rates: Rates, affordable: int) -> _Run:
+def _run_launch(
+    work: Workload,
+    profile: LaunchProfile,
+    rates: Rates,
+    affordable: int,
+    properties: DeviceProperties,
+) -> _Run:
     """Simulate all blocks of the busiest SM, or those that are affordable, for all of them."""
     blocks, slots = work.blocks, work.slots
+    loads = type_loads(profile.code.instructions, properties)
     if affordable >= blocks:
         done = _run(with_progress(work, profile), rates)
-        return _Run(done.clocks, blocks, busy_share(work, done.clocks), done.stuck)
+        return _Run(done.clocks, blocks, tensor_load(work, done.clocks, loads), done.stuck)
     simulated = min(blocks % slots + (affordable // slots) * slots, blocks)
     done = _run(replace(work, blocks=simulated), rates)
     later = (blocks - simulated) * _clocks_per_block(done.starts, slots, clocks=done.clocks)
-    return _Run(done.clocks + later, simulated, busy_share(work, done.clocks), done.stuck)
+    return _Run(done.clocks + later, simulated, tensor_load(work, done.clocks, loads), done.stuck)
 
 
 def with_progress(work: Workload, profile: LaunchProfile) -> Workload:

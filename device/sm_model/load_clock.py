@@ -9,11 +9,15 @@ docs/results/h200-hopper-repeats.csv).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.properties import DeviceProperties, clock_hz
+from memlab.device.sm_model.pipes import factor_type
 from memlab.device.sm_model.records import SCHEDULERS, Kind, Unit
 from memlab.device.sm_model.simulation import Workload
 
@@ -34,14 +38,15 @@ class LoadClock:
     loaded_hz: float
     settling_s: float = 0.0
 
-    def mean_hz(self, seconds: float, busy_share: float) -> float:
+    def mean_hz(self, seconds: float, load: float) -> float:
         """The mean clock of the first seconds.
 
         Args:
             seconds: How long the launch lasts.
-            busy_share: The share of that time in which the tensor cores multiply.
+            load: The share of that time in which the tensor cores multiply, each product with the
+                load of its type.
         """
-        settled = self.idle_hz + (self.loaded_hz - self.idle_hz) * min(busy_share, 1.0)
+        settled = self.idle_hz + (self.loaded_hz - self.idle_hz) * load
         if not self.settling_s or seconds <= 0:
             return settled
         passed = seconds / self.settling_s
@@ -65,11 +70,25 @@ def load_clock(work: Workload, properties: DeviceProperties) -> LoadClock:
     return LoadClock(peak, peak, peak)
 
 
-def busy_share(work: Workload, clocks: float) -> float:
-    """The share of the simulated clocks in which the tensor cores multiply."""
+def type_loads(
+    instructions: Sequence[MachineInstruction], properties: DeviceProperties
+) -> NDArray[np.float64]:
+    """The load of each instruction on the tensor cores, where BF16 has 1."""
+    by_type = properties.tensor_type_loads
+    return np.array([by_type.get(factor_type(step.opcode), 1.0) for step in instructions])
+
+
+def tensor_load(work: Workload, clocks: float, loads: NDArray[np.float64]) -> float:
+    """The share of the simulated clocks in which the tensor cores multiply.
+
+    Args:
+        work: What was simulated.
+        clocks: How long it took.
+        loads: By which the time of each instruction counts, shape (instructions,).
+    """
     steps = work.steps
     on_tensor = steps["unit"] == int(Unit.TENSOR)
-    busy = float((steps["issued"] * steps["busy"])[on_tensor].sum())
+    busy = float((steps["issued"] * steps["busy"] * loads)[on_tensor].sum())
     return busy / SCHEDULERS / clocks if clocks else 0.0
 
 

@@ -324,11 +324,16 @@ _FACTORS = {
 """The kind of the factors, by a word in the opcode; integers of 8 bits have the rate of floats."""
 
 
+def factor_type(opcode: str) -> str:
+    """The type of the factors of a matrix instruction, as in the peaks of a device."""
+    return next((kind for word, kind in _FACTORS.items() if word in opcode), "fp16")
+
+
 def tensor_clocks(opcode: str, properties: DeviceProperties) -> float:
     """Clocks that the tensor core of a sub-core needs for a matrix instruction."""
     shape, group = _SHAPE.search(opcode), _WARPGROUP_SHAPE.search(opcode)
     products = _SHAPES.get(shape[1], 16 * 8 * 16) if shape else 16 * 8 * 16
-    kind = next((kind for word, kind in _FACTORS.items() if word in opcode), "fp16")
+    kind = factor_type(opcode)
     measured = properties.mma_flop_per_clock_per_sm.get(kind)
     if group:  # a quarter of the product, at the peak, which wgmma reaches (ibid.)
         products = math.prod(map(int, group.groups())) // SCHEDULERS

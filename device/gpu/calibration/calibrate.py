@@ -55,6 +55,7 @@ NOT_MEASURED = {
     "shared_float_rounds_by_warps": "it takes a profiler's counters of compare-and-swaps",
     "tensor_load_clock_hz": "it takes a profiler's clocks of kernels",
     "tensor_load_settling_s": "it takes a profiler's clocks of kernels",
+    "tensor_type_loads": "it is that of a data-center GPU of the same architecture",
     "store_completion_s": "it takes a profiler's times of kernels",
     "l2_partitions": "NVIDIA's documents give it exactly",
     "l2_merged_reads_by_sms": "it takes a profiler's counters of the L2",

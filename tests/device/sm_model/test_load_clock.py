@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import csv
 import math
+from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from memlab.device.datasheets import loader
-from memlab.device.machine_code.instructions import MachineCode
+from memlab.device.machine_code.instructions import MachineCode, MachineInstruction
 from memlab.device.properties import peak_bandwidth_bytes_per_s
 from memlab.device.sm_model.launch_time import device_rates, dram_fraction
-from memlab.device.sm_model.load_clock import LoadClock, busy_share, load_clock
+from memlab.device.sm_model.load_clock import LoadClock, load_clock, tensor_load, type_loads
 from memlab.device.sm_model.profile import LaunchProfile
 from memlab.device.sm_model.records import Kind, Unit
 from memlab.device.sm_model.simulation import Rates, Workload, empty_steps, run
@@ -33,8 +35,8 @@ def test_the_clock_settles_exponentially_between_no_load_and_full_load() -> None
     assert clock.mean_hz(1e-12, 1.0) == pytest.approx(2.0e9, rel=1e-4)
 
 
-def measured(device: str) -> list[tuple[float, float, float]]:
-    """Seconds, the mean clock, and the busy share of tensor cores of launches under ncu."""
+def measured(device: str, tf32_load: float) -> list[tuple[float, float, float]]:
+    """Seconds, the mean clock, and the load of the tensor cores of launches under ncu."""
     names = {
         "h200": ("h200-hopper-repeats.csv", "gpu__time_duration.sum", "sm__cycles_elapsed.max"),
         "h100": ("h100-hopper-clocks.csv", "duration_ns", "sm_clocks"),
@@ -52,11 +54,14 @@ def measured(device: str) -> list[tuple[float, float, float]]:
                 tokens, heads, head_size = size if len(size) == 3 else (*size, 16, 128)
                 flop = 4 * tokens**2 * heads * head_size
             seconds, elapsed = float(row[duration]) * 1e-9, float(row[clocks])
-            found.append((seconds, elapsed / seconds, flop / FLOP_PER_CLOCK / elapsed))
+            load = flop / FLOP_PER_CLOCK / elapsed
+            if kernel == "wgmma-tf32":
+                load *= tf32_load
+            found.append((seconds, elapsed / seconds, load))
     return found
 
 
-@pytest.mark.parametrize(("device", "error"), [("h200", 0.022), ("h100", 0.017)])
+@pytest.mark.parametrize(("device", "error"), [("h200", 0.0175), ("h100", 0.0145)])
 def test_clocks_of_products_are_those_that_were_measured(device: str, error: float) -> None:
     figures = loader.load_datasheet(device)
     assert figures.tensor_load_clock_hz is not None
@@ -64,14 +69,51 @@ def test_clocks_of_products_are_those_that_were_measured(device: str, error: flo
     clock = LoadClock(
         PEAK_HZ, VENDOR_HZ, figures.tensor_load_clock_hz, figures.tensor_load_settling_s
     )
-    launches = measured(device)
+    launches = measured(device, figures.tensor_type_loads["tf32"])
 
-    wrong = [clock.mean_hz(seconds, busy) / hz - 1 for seconds, hz, busy in launches]
+    wrong = [clock.mean_hz(seconds, load) / hz - 1 for seconds, hz, load in launches]
 
     assert len(launches) >= 35
     assert np.sqrt(np.mean(np.square(wrong))) < error
     # The peak, which they were modelled at before, is farther off.
     assert np.sqrt(np.mean([(VENDOR_HZ / hz - 1) ** 2 for _, hz, _ in launches])) > 2 * error
+
+
+def test_loads_of_types_are_those_that_were_measured() -> None:
+    marks = defaultdict(list)
+    with (RESULTS / "h200-load-clock.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["pace"] == "0" and row["busy_percent"] in ("85", "100"):
+                case = (row["type"], row["data"], row["busy_percent"], row["repeat"])
+                marks[case].append((int(row["ns"]), int(row["clocks"])))
+    hz = defaultdict(list)  # from microsecond 40 to 200
+    for (kind, data, busy, _), found in marks.items():
+        ns, clocks = np.array(sorted(found), float).T
+        begin, end = np.interp([40e3, 200e3], ns, clocks)
+        hz[kind, data, busy].append((end - begin) / 160e-6)
+    idle = np.mean(hz["bf16", "zeros", "100"])
+
+    def load(*kinds: str) -> float:
+        drops = [
+            (idle - np.mean(hz[kind, "unit", busy])) / (idle - np.mean(hz["bf16", "unit", busy]))
+            for kind in kinds
+            for busy in ("85", "100")
+        ]
+        return float(np.mean(drops))
+
+    assert H200.tensor_type_loads == {
+        "bf16": load("bf16"),
+        "fp16": pytest.approx(load("fp16"), abs=0.03),
+        "tf32": pytest.approx(load("tf32", "tf32 registers"), abs=0.02),
+        "fp8": pytest.approx(load("fp8"), abs=0.02),
+    }
+
+
+def test_products_have_the_load_of_their_type() -> None:
+    opcodes = ("HGMMA.64x256x16.F32.BF16", "HGMMA.64x256x8.F32.TF32", "HGMMA.64x256x16.F32")
+    products = [MachineInstruction(0, "", opcode, (), None, 0, None) for opcode in opcodes]
+    assert list(type_loads(products, H200)) == [1.0, 0.63, 1.2]
+    assert list(type_loads(products, replace(H200, tensor_type_loads={}))) == [1.0, 1.0, 1.0]
 
 
 def test_the_l2_keeps_its_clock_while_that_of_the_sms_falls() -> None:
@@ -127,4 +169,6 @@ def test_tensor_cores_are_busy_for_the_time_of_their_products() -> None:
     work = Workload(steps, (np.array([(0, 11)]),), (0, 0), (0, 0), 1.0, 1, 1)
 
     # Two warps on two of four sub-cores multiply for 600 of 1001 clocks each.
-    assert busy_share(work, run(work, Rates()).clocks) == pytest.approx(0.3, rel=0.01)
+    clocks = run(work, Rates()).clocks
+    assert tensor_load(work, clocks, np.ones(11)) == pytest.approx(0.3, rel=0.01)
+    assert tensor_load(work, clocks, np.full(11, 0.5)) == pytest.approx(0.15, rel=0.01)
