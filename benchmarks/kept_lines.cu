@@ -7,6 +7,7 @@
 // `rows_twice`: `size` blocks on each SM read a row of `lines` lines from end to end, and again when
 // all threads of the block have, through the L1; with `stores`, they write a row elsewhere while
 // they read again. They do so for `steps` rows.
+// `stored_rows`: they write a row instead, and read it when all threads of the block have.
 #include "device.cuh"
 
 constexpr int THREADS = 256, WORDS = 32;  // of a line
@@ -60,6 +61,21 @@ __global__ void rows_twice(const u32* rows, u32* written, int lines, int rounds,
     *written = sum;
 }
 
+__global__ void stored_rows(u32* rows, u32* sink, int lines, int rounds) {
+  u32 sum = 0;
+  for (int round = 0; round < rounds; ++round) {
+    u64 first = (u64(round) * gridDim.x + blockIdx.x) * lines * WORDS;
+    for (int i = threadIdx.x; i < lines * WORDS; i += blockDim.x)
+      rows[first + i] = i ^ round;
+    __syncthreads();
+    for (int i = threadIdx.x; i < lines * WORDS; i += blockDim.x)
+      sum ^= read_cached(rows + first + (i ^ WORDS * 8));
+    __syncthreads();
+  }
+  if (sum == 0x12345678u)
+    *sink = sum;
+}
+
 int main() {
   auto* words = static_cast<u32*>(random_memory(1ull << 30));
   u32 *stream = words + (64ull << 20) / 4, *written = words + (256ull << 20) / 4;
@@ -73,6 +89,13 @@ int main() {
         finish();
         std::printf("rows_twice,%d,%d,0,%d,%d\n", per_sm, lines, rounds, stores);
       }
+  for (int per_sm : {1, 2, 4, 8})
+    for (int lines : {16, 64, 128}) {
+      int rounds = 2048 / (per_sm * lines) + 2;
+      stored_rows<<<sms * per_sm, THREADS>>>(words, written, lines, rounds);
+      finish();
+      std::printf("stored_rows,%d,%d,0,%d,1\n", per_sm, lines, rounds);
+    }
   for (int mib : {12, 20, 24, 28, 32})
     for (int every : {0, 8, 4, 2})
       for (int stores : {0, 1}) {

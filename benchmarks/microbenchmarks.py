@@ -92,7 +92,7 @@ COUNTED = {
         },
     ),
     "kept_lines": Counted(
-        "beside_stream|rows_twice",
+        "beside_stream|rows_twice|stored_rows",
         {
             "load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
             "l1_hits": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum",

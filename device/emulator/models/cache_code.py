@@ -17,9 +17,9 @@ from memlab.device.emulator.codegen.lanes import count_bits
 from memlab.device.emulator.codegen.llvm import library_of
 from memlab.device.emulator.codegen.records import Byte, Int32, Pointer, Record
 
-LOAD, LOAD_BYPASSING_L1, STORE, LOCAL_STORE, ATOMIC, COPY, MULTICAST = range(7)
-"""Kinds of instructions by their number in `Replay.kinds`. All stores reach the L2; those to local
-memory stay in the L1, too. The L2 executes atomics. Bulk copies pass the L1. Those to several
+LOAD, LOAD_BYPASSING_L1, STORE, STORE_BYPASSING_L1, ATOMIC, COPY, MULTICAST = range(7)
+"""Kinds of instructions by their number in `Replay.kinds`. All stores reach the L2; those of
+threads stay in the L1, too. The L2 executes atomics. Bulk copies pass the L1. Those to several
 blocks are served one by one: the request coalescer, which sends them to their receivers, merges
 none of them with others (its counters lrc__*_coalescing_achieved_type_programmatic,
 tests/data/h100-hopper-counters.csv)."""
@@ -173,9 +173,9 @@ def replay(state: Replay, start: int, stop: int) -> int:
         owner, moment = state.owners[access], state.moments[access]
         asker = owner + index * _MULTIPROCESSORS
         counts.accesses += count_bits(sectors)
-        if kind == LOCAL_STORE:
-            read(state.l1[state.owners[access]], line, sectors)
-        if kind in (STORE, LOCAL_STORE):
+        if kind == STORE:
+            read(state.l1[owner], line, sectors)
+        if kind in (STORE, STORE_BYPASSING_L1):
             write(state, state.l2[owner % state.partitions], line, sectors)
             continue
         if kind == LOAD:

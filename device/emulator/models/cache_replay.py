@@ -1,8 +1,9 @@
 """The caches fed with executed accesses: the blocks on their multiprocessors, in time order.
 
 Blocks start in launch order, each on the multiprocessor that has room first, and all that are
-resident run at the same pace. Each multiprocessor has an L1: loads fill it, stores go through it
-and do not. All share an L2, which keeps what is written until its line is replaced. Reads of one
+resident run at the same pace. Each multiprocessor has an L1: loads fill it, and so do stores, which
+go through it: rows that are read again beside stores hit less (docs/results/h200-kept-lines.csv,
+`rows_twice`). All share an L2, which keeps what is written until its line is replaced. Reads of one
 sector at the same time by blocks that start at once are merged before the L2
 (`CacheGeometry.coalesced_reads`). An L2 of two
 partitions keeps a line in that in front of the line's memory, and in the other one a copy for the
@@ -318,8 +319,8 @@ def _kind(step: DecodedInstruction, has_l1: bool) -> int:
             uses_l1 = has_l1 and not step.row.bypass_l1
             return cache_code.LOAD if uses_l1 else cache_code.LOAD_BYPASSING_L1
         case "store":
-            is_local = has_l1 and step.row.space == "local"
-            return cache_code.LOCAL_STORE if is_local else cache_code.STORE
+            uses_l1 = has_l1 and not is_bulk_access(step.row)
+            return cache_code.STORE if uses_l1 else cache_code.STORE_BYPASSING_L1
     return cache_code.ATOMIC
 
 

@@ -194,28 +194,29 @@ def l1_reads(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry) 
     """Model the L1 of one SM, and how the reads of all SMs are merged.
 
     The blocks that are resident together are simulated, and where they access little those that
-    follow them, which find what they left (`_turns`). Stores are written through and not kept.
+    follow them, which find what they left (`_turns`). Stores are written through, and kept.
     """
     chosen = ~stream.store & stream.cached
     bypassing = np.where(stream.store | stream.cached, 0.0, 1.0)
     if not chosen.any():
         return L1Reads(1.0, _coalesced_share(stream, bypassing, busy, geometry))
-    turns = _turns(stream, chosen, busy, geometry)
-    factor = _sampling_factor(sum(map(len, turns)) * int(chosen.sum()), _LARGEST_L1_SIMULATION)
+    filling = chosen | stream.store & ~stream.reads & ~stream.copied
+    turns = _turns(stream, filling, busy, geometry)
+    factor = _sampling_factor(sum(map(len, turns)) * int(filling.sum()), _LARGEST_L1_SIMULATION)
     rows: list[IntArray] = []
     sectors: list[IntArray] = []
     windows: list[IntArray] = []
     for number, order in enumerate(turns):
         for block in order[:, None]:
-            sector = translate_sectors(stream, block, busy)[0, chosen]
+            sector = translate_sectors(stream, block, busy)[0, filling]
             kept = _hash(sector // SECTORS_PER_LINE) % factor == 0
-            rows.append(np.flatnonzero(chosen)[kept])
+            rows.append(np.flatnonzero(filling)[kept])
             sectors.append(sector[kept])
             windows.append(stream.window[rows[-1]] + number * stream.windows)
     row, sector, window = map(np.concatenate, (rows, sectors, windows))
     by_time = np.argsort(window, kind="stable")
     row, sector, window = row[by_time], sector[by_time], window[by_time]
-    missed = misses(window, sector, SECTORS_PER_LINE, geometry.l1_bytes / factor)
+    missed = misses(window, sector, SECTORS_PER_LINE, geometry.l1_bytes / factor) & chosen[row]
     row, turn = row[missed], window[missed] // stream.windows
     # What the mean block misses. The turns behind the first stand for all blocks behind its wave.
     of_first = min(geometry.wave, busy.blocks) / busy.blocks if len(turns) > 1 else 1.0

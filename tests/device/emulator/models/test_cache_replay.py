@@ -66,6 +66,7 @@ def expected(
         kind, bypasses = STEPS[index].row.kind, STEPS[index].row.bypass_l1
         sectors = [sector for sector in range(4) if mask >> sector & 1]
         if kind == "store":
+            l1[multiprocessor].use(line).update(dict.fromkeys(sectors, False))
             l2.use(line).update(dict.fromkeys(sectors, True))
             continue
         if kind == "load" and not bypasses:
@@ -298,7 +299,7 @@ def test_the_l2_keeps_what_an_h200_kept(writes: bool) -> None:
     for row in rows:
         kib = int(row["bytes"]) // 1024
         taken_mib = kib * 132 / 1024 * (3.0 if writes else 1.5)
-        if taken_mib <= 60 or taken_mib >= 72:
+        if taken_mib <= 60 or taken_mib >= 71:
             measured = int(row["l2_hits"]) / int(row["l2_sectors"])
             assert read_thrice(kib, writes) == pytest.approx(measured, abs=0.11), kib
             compared += 1

@@ -253,6 +253,28 @@ def test_blocks_find_in_the_l1_what_earlier_ones_left() -> None:
     assert rate == pytest.approx(1 - (3 / 4) ** 4, abs=0.1)
 
 
+@pytest.mark.parametrize(
+    ("again", "between", "rate"), [(0, 100, 0.5), (0, 300, 1.0), (1, 300, 0.5)]
+)
+def test_stores_take_room_in_the_l1(again: int, between: int, rate: float) -> None:
+    """Of 512 lines, a block reads 300, stores `between` others, and reads 300 of either again."""
+    read, stored = 4 * np.arange(300), 4 * (1000 + np.arange(between))
+    sectors = np.concatenate([read, stored, stored if again else read])
+    windows = np.repeat([0, 1, 2], [300, between, 300])
+    made = stream(
+        windows.tolist(),
+        sectors.tolist(),
+        [(10_000, 0, 0)] * len(sectors),
+        store=windows == 1,
+        reads=windows != 1,
+        load_sectors=600,
+    )
+
+    found = caches.l1_reads(made, all_of((4, 1, 1)), geometry(resident_blocks=1)).miss_rate
+
+    assert found == pytest.approx(rate)
+
+
 def test_reads_of_several_multiprocessors_are_merged() -> None:
     """A row's four blocks read its tile of M; a column's four share one L1 and read N's once."""
     merging = replace(geometry(resident_blocks=4), merged_by_readers=((2.0, 1.25), (4.0, 2.0)))
