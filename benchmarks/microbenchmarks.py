@@ -91,6 +91,15 @@ COUNTED = {
             "duration_ns": "gpu__time_duration.sum",
         },
     ),
+    "joins": Counted(
+        "joins",
+        {
+            "l1_sectors": "l1tex__m_xbar2l1tex_read_sectors.sum",
+            "l2_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+            "l2_misses": "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum",
+            "duration_ns": "gpu__time_duration.sum",
+        },
+    ),
     "kept_lines": Counted(
         "beside_stream|rows_twice|stored_rows",
         {

@@ -157,6 +157,7 @@ TABLES = {
     "shared_copies": "docs/results/h200-copies.csv",
     "shared_floats": "docs/results/h200-shared-floats.csv",
     "tile_reads": "docs/results/h200-tile-reads.csv",
+    "joins": "docs/results/h200-joins.csv",
     "kept_lines": "docs/results/h200-kept-lines.csv",
     "row_reads": "docs/results/h100-row-reads.csv",
     "merged_copies": "docs/results/h200-merged-copies.csv",
