@@ -347,3 +347,45 @@ def test_the_l2_keeps_what_is_read_at_random_beside_a_stream_as_an_h200_did() ->
         hits, dram_bytes = beside_stream(row)
         assert hits == pytest.approx(int(row["l2_hits"]) / int(row["l2_sectors"]), abs=0.03), row
         assert dram_bytes == pytest.approx(int(row["dram_bytes"]), rel=0.13), row
+
+
+def rows_again(row: dict[str, str]) -> float:
+    """The share of the reads of one SM that hit its L1, of `rows_twice` and `stored_rows`."""
+    blocks, lines, rounds = (int(row[name]) for name in ("size", "lines", "steps"))
+    geometry = CacheGeometry(1, blocks, 224 * 1024, 1 << 30, 64)
+    first = np.arange(blocks * rounds).reshape(blocks, rounds, 1) * lines
+    own = first + np.arange(lines)
+    other = own + blocks * rounds * lines
+    if row["kernel"] == "stored_rows":
+        passes, kinds = [own, own], [2, 0]
+    elif int(row["stores"]):
+        passes, kinds = [own, own, other], [0, 0, 2]
+    else:
+        passes, kinds = [own, own], [0, 0]
+    line = np.stack(passes, axis=2).reshape(blocks, -1)
+    index = np.tile(np.repeat(kinds, lines), blocks * rounds).astype(np.int32)
+    each = line.shape[1]
+    given = LineAccesses(
+        block=np.repeat(np.arange(blocks), each),
+        time=np.tile(np.arange(each), blocks),
+        index=index,
+        place=line.ravel() * 16 + 15,
+        ends=np.full(blocks, each),
+        factor=1,
+        local_lines=0,
+    )
+    traffic = replay_accesses(given, schedule_blocks(given.ends, geometry), STEPS, geometry)
+    hits, read = (getattr(traffic.first_wave, name)[0] for name in ("l1_hits", "accesses"))
+    return float(hits / read)
+
+
+@pytest.mark.parametrize("kernel", ["rows_twice", "stored_rows"])
+def test_the_l1_keeps_the_rows_that_an_h200_kept(kernel: str) -> None:
+    """Where the rows of all blocks are few; of many, the hardware loses some to conflicts."""
+    with (CAPACITY.parent / "h200-kept-lines.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["kernel"] == kernel]
+    few = [row for row in rows if int(row["size"]) * int(row["lines"]) <= 128]
+    assert len(few) >= 6
+    for row in few:
+        measured = int(row["l1_hits"]) / int(row["load_sectors"])
+        assert rows_again(row) == pytest.approx(measured, abs=0.03), row
