@@ -364,7 +364,11 @@ def device_rates(
         barrier_latency=opening,
         read_sector_clocks=SECTOR_BYTES * active / l2 * served,
         write_sector_clocks=SECTOR_BYTES * active / written,
-        hit_sector_clocks=SECTOR_BYTES * active * hit_share(properties) * slower,
+        hit_sector_clocks=SECTOR_BYTES
+        * active
+        * hit_share(properties)
+        * slower
+        * profile.served_reads,
         fill_byte_clocks=active / written,
         port_sector_clocks=SECTOR_BYTES / port,
         store_port_sector_clocks=SECTOR_BYTES / store_port,

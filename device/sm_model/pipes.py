@@ -27,6 +27,8 @@ _CONSTANT = {"LDC"}
 _COPIES = {"UBLKCP", "UBLKRED", "UTMALDG", "UTMASTG", "UTMAREDG"}
 """What the copy engine executes; `UBLKCP.S.G` copies to shared memory, `.G.S` from there, `.S.S` to
 that of another block."""
+_COMMITS = {"LDGDEPBAR", "UTMACMDFLUSH"}
+"""`cp.async.commit_group` and `cp.async.bulk.commit_group`; DEPBAR waits for the groups of both."""
 _SENDS = {"STAS", "REDAS"}
 """`st.async` and `red.async` to shared memory of another block."""
 _BARRIER_KINDS = {"PHASECHK": Kind.TEST, "ARRIVE": Kind.CHANGE}
@@ -120,7 +122,7 @@ def issue_of(step: MachineInstruction, properties: DeviceProperties) -> Issue:
         return Issue(Kind.SYNCHRONIZE, Unit.MISCELLANEOUS, 1.0, _SPECIAL_LATENCY_CLOCKS)
     if name == "BAR" and "ARV" in opcode:
         return Issue(Kind.CHANGE, Unit.MISCELLANEOUS, 1.0)
-    if name == "LDGDEPBAR":
+    if name in _COMMITS:
         return Issue(Kind.COMMIT, Unit.MISCELLANEOUS, 1.0)
     if name == "DEPBAR":
         return Issue(Kind.AWAIT, Unit.MISCELLANEOUS, 1.0)

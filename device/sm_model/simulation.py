@@ -62,7 +62,8 @@ class Rates:
         least_sectors: Sectors that the L2 takes the time of for each line, however few it has.
         read_sector_clocks: Clocks per sector of the SM's share of the L2, reading.
         write_sector_clocks: The same, writing.
-        hit_sector_clocks: Clocks of the latter that a sector takes which is read there.
+        hit_sector_clocks: Clocks of the latter that a sector takes which is read there, in the mean
+            of those that the L2 merges and others.
         fill_byte_clocks: The same of a byte that DRAM reads, which is written into the L2.
         port_sector_clocks: Clocks per sector of the port from the L2 to the SM.
         store_port_sector_clocks: The same of the port from the SM to the L2.

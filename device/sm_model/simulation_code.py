@@ -449,7 +449,8 @@ def _asynchronous(m: Machine, number: int, warp: Warp, step: Step, clock: float)
     elif step.kind == _SEND:  # by the copy engine
         _operate(m, number, step, _reach(m, step, clock))
     elif step.kind == _COPY_OUT:
-        _store(m, step, clock)
+        read = _later(_store(m, step, clock), m.write_free - m.backlog)
+        warp.copied = _later(warp.copied, read)
     elif step.kind == _ARRIVE_CLUSTER:
         place = m.places[warp.slot]
         warp.joined += 1

@@ -17,7 +17,7 @@ from memlab.device.emulator.machine.barrier_log import BarrierOperations
 from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.properties import clock_hz
 from memlab.device.sm_model.launch_time import estimate
-from memlab.device.sm_model.pipes import product_wavefronts
+from memlab.device.sm_model.pipes import issue_of, product_wavefronts
 from memlab.device.sm_model.profile import LaunchProfile
 from memlab.device.sm_model.records import Kind, Stall, Unit
 from memlab.device.sm_model.simulation import BarrierWork, Rates, Workload, empty_steps, run
@@ -81,6 +81,35 @@ def test_a_copy_completes_its_bytes_when_they_have_come() -> None:
 
     # The copy begins at clock 1; 4096 bytes pass the port at 128 bytes a clock.
     assert run(work, rates).clocks == 1 + 32 + 300 + 2
+
+
+@pytest.mark.parametrize(
+    ("l2_clocks", "backlog", "pending", "clocks"),
+    [
+        (1.0, 1e9, 0, 2 * 64),  # the port takes a sector a clock
+        (3.0, 1e9, 0, 2 * 64),  # what the L2 takes later is under way
+        (3.0, 20.0, 0, 2 * 64 * 3 - 20),  # but not more than the backlog
+        (1.0, 1e9, 1, 64),  # of two groups, one may be under way
+    ],
+)
+def test_a_warp_waits_until_its_copies_out_have_left_shared_memory(
+    l2_clocks: float, backlog: float, pending: int, clocks: float
+) -> None:
+    device = loader.load_datasheet("h200")
+    issue = issue_of(MachineInstruction(0, "", "UTMACMDFLUSH", (), None, 0, None), device)
+    steps = empty_steps(6)
+    steps["unit"] = Unit.UNIFORM
+    for first in (0, 2):
+        steps[first]["kind"], steps[first]["sectors"] = Kind.COPY_OUT, 64
+        steps[first + 1]["kind"] = issue.kind
+    steps[4]["kind"], steps[4]["groups"] = Kind.AWAIT, pending
+    work = Workload(steps, (np.array([(0, 6)]),), (0,), (0,), 1.0, 1, 1)
+
+    rates = Rates(store_port_sector_clocks=1.0, write_sector_clocks=l2_clocks, backlog=backlog)
+    run(work, rates)
+
+    # Each step before has its clock; then the wait goes on when the copies have left.
+    assert 4 + steps[4]["stalls"][Stall.LONG_SCOREBOARD] == clocks
 
 
 @pytest.mark.parametrize(("far", "clocks"), [(0, 30), (1, 270)])

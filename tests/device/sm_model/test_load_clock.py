@@ -125,6 +125,16 @@ def test_the_l2_keeps_its_clock_while_that_of_the_sms_falls() -> None:
     assert max(sm) / min(sm) > 1.1
 
 
+def test_a_read_that_serves_two_sms_takes_the_l2_once() -> None:
+    profile = LaunchProfile(
+        MachineCode("kernel", (9, 0), ()), (), (0,), (0,), 1.0, {}, 32.0, 0.0, 0.0
+    )
+    alone, shared = (
+        device_rates(replace(profile, served_reads=served), 1320, H200) for served in (1.0, 0.5)
+    )
+    assert shared.hit_sector_clocks == alone.hit_sector_clocks / 2 > 0
+
+
 def test_the_l2_and_dram_are_as_fast_in_seconds_at_a_lower_sm_clock() -> None:
     profile = LaunchProfile(
         MachineCode("kernel", (9, 0), ()), (), (0,), (0,), 1.0, {}, 32.0, 0.0, 0.0
