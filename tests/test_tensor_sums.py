@@ -5,9 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.tensor_sums.__main__ import LISTED, differing, listed_products, results_of_emulator
+from benchmarks.tensor_sums import __main__
 from benchmarks.tensor_sums.inputs import KINDS, blocks_per_kind, matrices
 from benchmarks.tensor_sums.kernels import Kernel, kernels
+from benchmarks.tensor_sums.products import (
+    LISTED,
+    differing,
+    listed_products,
+    measure,
+    results_of_emulator,
+    results_of_gpu,
+)
 
 PRODUCTS = Path(__file__).parent / "data" / "h100-products.npz"
 
@@ -55,3 +63,9 @@ def test_one_bit_is_one_sum() -> None:
     changed.ravel()[0] ^= 1 << 16
     assert differing(kernel, words, words) == (2 * words.size, 0)
     assert differing(kernel, words, changed) == (2 * words.size, 1)
+
+
+def test_a_worker_finds_its_task() -> None:
+    """A worker cannot import what lies in the module that is run as a command."""
+    assert results_of_gpu.__module__ == "benchmarks.tensor_sums.products"
+    assert __main__.measure is measure

@@ -35,13 +35,11 @@ def test_the_clock_settles_exponentially_between_no_load_and_full_load() -> None
     assert clock.mean_hz(1e-12, 1.0) == pytest.approx(2.0e9, rel=1e-4)
 
 
-def measured(device: str, tf32_load: float) -> list[tuple[float, float, float]]:
+def measured(table: str, tf32_load: float) -> list[tuple[float, float, float]]:
     """Seconds, the mean clock, and the load of the tensor cores of launches under ncu."""
-    names = {
-        "h200": ("h200-hopper-repeats.csv", "gpu__time_duration.sum", "sm__cycles_elapsed.max"),
-        "h100": ("h100-hopper-clocks.csv", "duration_ns", "sm_clocks"),
-    }
-    table, duration, clocks = names[device]
+    duration, clocks = "duration_ns", "sm_clocks"
+    if table == "h200-hopper-repeats.csv":
+        duration, clocks = "gpu__time_duration.sum", "sm__cycles_elapsed.max"
     found = []
     with (RESULTS / table).open(newline="") as file:
         for row in csv.DictReader(file):
@@ -61,19 +59,26 @@ def measured(device: str, tf32_load: float) -> list[tuple[float, float, float]]:
     return found
 
 
-@pytest.mark.parametrize(("device", "error"), [("h200", 0.0175), ("h100", 0.0145)])
-def test_clocks_of_products_are_those_that_were_measured(device: str, error: float) -> None:
-    figures = loader.load_datasheet(device)
+@pytest.mark.parametrize(
+    ("table", "error"),
+    [
+        ("h200-hopper-repeats.csv", 0.0175),
+        ("h100-hopper-clocks.csv", 0.0145),
+        ("h200-hopper-clocks.csv", 0.0145),  # of another H200, and not in the datasheet
+    ],
+)
+def test_clocks_of_products_are_those_that_were_measured(table: str, error: float) -> None:
+    figures = loader.load_datasheet(table.partition("-")[0])
     assert figures.tensor_load_clock_hz is not None
     assert figures.tensor_load_settling_s is not None
     clock = LoadClock(
         PEAK_HZ, VENDOR_HZ, figures.tensor_load_clock_hz, figures.tensor_load_settling_s
     )
-    launches = measured(device, figures.tensor_type_loads["tf32"])
+    launches = measured(table, figures.tensor_type_loads["tf32"])
 
     wrong = [clock.mean_hz(seconds, load) / hz - 1 for seconds, hz, load in launches]
 
-    assert len(launches) >= 35
+    assert len(launches) >= 30
     assert np.sqrt(np.mean(np.square(wrong))) < error
     # The peak, which they were modelled at before, is farther off.
     assert np.sqrt(np.mean([(VENDOR_HZ / hz - 1) ** 2 for _, hz, _ in launches])) > 2 * error
