@@ -32,6 +32,8 @@ TIMED = (
     "row_stores",
     "tensor_stores",
     "load_clock",
+    "barrier_waits",
+    "product_issue",
 )
 """Programs that print their table."""
 

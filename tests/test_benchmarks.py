@@ -151,6 +151,8 @@ TABLES = {
     "block_ends": "tests/data/h200-block-ends.csv",
     "active_clusters": "tests/data/h200-active-clusters.csv",
     "cluster_times": "tests/data/h200-cluster-times.csv",
+    "barrier_waits": "docs/results/h200-barrier-waits.csv",
+    "product_issue": "docs/results/h200-product-issue.csv",
     "load_clock": "docs/results/h200-load-clock.csv",
     "tensor_stores": "tests/data/h100-tensor-stores.csv",
     "launches": "tests/data/h200-launches.csv",
