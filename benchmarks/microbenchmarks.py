@@ -34,6 +34,7 @@ TIMED = (
     "load_clock",
     "barrier_waits",
     "product_issue",
+    "dependent",
 )
 """Programs that print their table."""
 

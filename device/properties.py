@@ -155,6 +155,9 @@ class DeviceProperties(Presentable):
         l2_far_latency_clocks: The latency of the L2's half that `l2_latency_clocks` is not of.
         l2_latency_by_sectors_clocks: From a warp's load to its last sector, by the number of
             sectors that it reads, all in the L2, at random addresses.
+        l2_random_sectors_per_clock: Single sectors at random places that the L2 reads for all SMs.
+        l2_latency_deviation_clocks: The standard deviation of the latency of single random hits of
+            one half of the L2, whose slices are not equally far.
         l2_port_bytes_per_clock_per_sm: Bytes that one SM alone reads from the L2.
         l2_port_write_bytes_per_clock_per_sm: Bytes that one SM alone writes to the L2.
         l2_bytes_per_clock_by_sms: Bytes that so many SMs together read from the L2.
@@ -309,6 +312,8 @@ class DeviceProperties(Presentable):
     l1_lines_per_clock_per_sm: float | None = None
     l2_far_latency_clocks: float | None = None
     l2_latency_by_sectors_clocks: Mapping[str, float] = field(default_factory=dict)
+    l2_random_sectors_per_clock: float | None = None
+    l2_latency_deviation_clocks: float | None = None
     l2_port_bytes_per_clock_per_sm: float | None = None
     l2_port_write_bytes_per_clock_per_sm: float | None = None
     l2_bytes_per_clock_by_sms: Mapping[str, float] = field(default_factory=dict)

@@ -24,7 +24,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.counters import DATASHEET
 from benchmarks.truth import cases, compare, data, errors, measure
 from memlab.device.datasheets import loader
 from memlab.device.properties import DeviceProperties
@@ -60,7 +59,7 @@ def main() -> None:
     comparing.add_argument("--operations", action="store_true", help="list arithmetic by pipe")
     comparing.add_argument("--stalls", action="store_true", help="list why warps wait")
     comparing.add_argument("--errors", type=Path, help="write the quantiles of the errors here")
-    comparing.add_argument("--device", default=DATASHEET, help="a datasheet: its name or its .toml")
+    comparing.add_argument("--device", help="a datasheet, its name or .toml; else the measured one")
     comparing.add_argument("--measured", type=Path, help="the table of another GPU's measurement")
     comparing.set_defaults(command=_compare)
     for name, help_text in (
@@ -104,7 +103,7 @@ def _compare(options: argparse.Namespace) -> None:
         options.jobs,
         options.cache,
         tuple(options.only),
-        properties=_datasheet(options.device),
+        properties=_datasheet(options.device) if options.device else None,
         measured_table=options.measured,
     )
     if not compared:

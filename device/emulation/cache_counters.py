@@ -350,21 +350,22 @@ def _with_progress(levels: AccessLevels, by_part: NDArray[np.int64]) -> AccessLe
 
     Args:
         levels: The shares over the whole launch.
-        by_part: As of `ReplayedTraffic`, of the load; shape (parts, 3).
+        by_part: As of `ReplayedTraffic`, of the load; shape (parts, 4).
     """
-    accesses, l1_hits, reads = np.vstack([np.zeros(3), by_part.cumsum(axis=0)]).T
-    missed = accesses - l1_hits
+    accesses, l1_hits, reads, l2_misses = np.vstack([np.zeros(4), by_part.cumsum(axis=0)]).T
+    missed, far = accesses - l1_hits, l2_misses - reads
     if not accesses[-1] or not missed[-1] or not reads[-1]:
         return levels
     progress = np.linspace(0, accesses[-1], len(accesses))
     shares = [
-        np.diff(np.interp(progress, accesses, sectors)) / sectors[-1] * len(by_part)
-        for sectors in (missed, reads)
+        np.diff(np.interp(progress, accesses, sectors)) / max(sectors[-1], 1) * len(by_part)
+        for sectors in (missed, reads, far)
     ]
     return replace(
         levels,
         missed_by_progress=tuple(shares[0].tolist()),
         dram_by_progress=tuple(shares[1].tolist()),
+        far_by_progress=tuple(shares[2].tolist()),
     )
 
 

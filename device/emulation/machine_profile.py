@@ -105,20 +105,26 @@ def machine_profile(
     known = tuple(flow for flow in flows if flow is not None)
     if len(known) < len(flows):
         return None
+    accesses = _accesses(
+        graph.code, program, tally, levels, contention, fetches_per_sector, attempts
+    )
+    ratio = _work_ratio(block, active_share, tally, blocks)
+    repeats = blocks * active_share * ratio
+    for number, share in _asking_shares(graph.code, program, tally, known, active, repeats).items():
+        if number in accesses:
+            accesses[number] = _thinned(accesses[number], share)
     return LaunchProfile(
         code=graph.code,
         flows=known,
         active=active,
         idle=idle,
         active_share=active_share if active_share < _NEARLY_ALL else 1.0,
-        accesses=_accesses(
-            graph.code, program, tally, levels, contention, fetches_per_sector, attempts
-        ),
+        accesses=accesses,
         barriers=block.barriers,
         served_reads=counters.l2_read_sectors / asked if asked else 1.0,
         cluster_blocks=cluster_blocks,
         unequal=_unequal_work(graph, program, warp_work, extremes, attempts),
-        work_ratio=_work_ratio(block, active_share, tally, blocks),
+        work_ratio=ratio,
         dram_sector_bytes=counters.dram_read_bytes / missed if missed else SECTOR_BYTES,
         dram_written_sector_bytes=counters.dram_write_bytes / stored if stored else 0.0,
         dram_written_share=counters.dram_write_bytes / moved if moved else 0.0,
@@ -213,6 +219,69 @@ def _accesses(
     return accesses
 
 
+_MOST_ASKING = 0.9  # of the issues: more may be a difference between blocks
+_SPACES = {"LDG": "global", "STG": "global", "LDS": "shared", "STS": "shared"}
+"""Those of instructions that ptxas gives predicates."""
+
+
+def _asking_shares(
+    code: MachineCode,
+    program: Program,
+    tally: Tally,
+    flows: Sequence[Flow],
+    active: Sequence[int],
+    blocks: float,
+) -> dict[int, float]:
+    """How often memory instructions make a request that ptxas has given a predicate.
+
+    It does so with the body of a short branch, and with the last iterations of unrolled loops.
+    Lines of the PTX do not tell, since ptxas joins equal accesses: all those of a kind together do.
+
+    Args:
+        code: The machine code.
+        program: Its PTX.
+        tally: The counts of the whole grid.
+        flows: What warps execute.
+        active: The flow of each warp of a block.
+        blocks: Such blocks that execute as much as the grid.
+
+    Returns:
+        Requests per issue, by the position of the instruction; only of those where it is below 1.
+    """
+    issues = np.zeros(len(code.instructions))
+    for number in active:
+        flow = flows[number]
+        for (start, stop), count in zip(flow.blocks, flow.executions, strict=True):
+            issues[start:stop] += count * blocks
+    made: dict[tuple[str, str], float] = {}
+    for step, count in zip(program.steps, tally.requests, strict=True):
+        kind = step.row.space, step.row.kind
+        made[kind] = made.get(kind, 0.0) + float(count)
+    shares = {}
+    for name, space in _SPACES.items():
+        numbers = [n for n, step in enumerate(code.instructions) if step.name == name]
+        guarded = [n for n in numbers if code.instructions[n].predicate not in ("", "PT", _NEVER)]
+        issued = float(issues[guarded].sum())
+        requests = made.get((space, "load" if name.startswith("LD") else "store"), 0.0)
+        left = requests - float(issues[numbers].sum()) + issued
+        if 0 < left < issued * _MOST_ASKING:
+            shares.update(dict.fromkeys(guarded, left / issued))
+    return shares
+
+
+def _thinned(access: Access, share: float) -> Access:
+    """An access that an instruction makes in a share of its issues."""
+    return replace(
+        access,
+        passes=access.passes * share,
+        lines=access.lines * share,
+        sectors=access.sectors * share,
+        lanes=access.lanes * share,
+        slice_passes=access.slice_passes * share,
+        sector_passes=access.sector_passes * share,
+    )
+
+
 def _missed_sectors(tally: Tally, levels: Mapping[int, AccessLevels]) -> float:
     """The sectors that wait for DRAM, as the accesses of the simulation do.
 
@@ -257,7 +326,7 @@ def _mean_access(
     lines = sum(tally.wavefronts[index] for index in loads) / requests if own or stores else 1.0
     passes = sum(tally.wavefronts[index] for index in stores) / requests if stores else lines
     sectors = missed = dram = held = joined = joined_dram = l2_held = l2_joined_dram = 0.0
-    missed_by_progress, dram_by_progress = np.zeros(PARTS), np.zeros(PARTS)
+    missed_by_progress, dram_by_progress, far_by_progress = np.zeros((3, PARTS))
     l2_far: float | None = 0.0
     for index in loads:
         count, fetches = tally.sectors[index], fetches_per_sector.get(index, 1.0)
@@ -280,6 +349,9 @@ def _mean_access(
             dram_by_progress += (
                 count * levels[index].dram * _progress(levels[index].dram_by_progress)
             )
+            far_by_progress += (
+                count * levels[index].l2 * (far or 0.0) * _progress(levels[index].far_by_progress)
+            )
     atomics = [contention.get(index, AtomicContention()) for index in indices]
     return Access(
         passes=passes,
@@ -293,6 +365,8 @@ def _mean_access(
         l2_far=l2_far / l2_held if l2_held > 0 and l2_far is not None else None,
         missed_by_progress=tuple((missed_by_progress / missed).tolist()) if missed > 0 else (),
         dram_by_progress=tuple((dram_by_progress / dram).tolist()) if dram > 0 else (),
+        far_by_progress=tuple((far_by_progress / l2_far).tolist()) if l2_far else (),
+        lanes=sum(tally.lanes[index] for index in loads) / requests,
         sharing_lanes=_sharing_lanes(indices, program, tally),
         slice_passes=max(met.slice_passes for met in atomics),
         sector_passes=max(met.sector_passes for met in atomics),

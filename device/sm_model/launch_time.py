@@ -45,7 +45,14 @@ from memlab.device.sm_model.pipes import (
     throttle_of,
 )
 from memlab.device.sm_model.profile import Access, LaunchProfile
-from memlab.device.sm_model.records import FENCES, READ_WINDOW_CLOCKS, SCHEDULERS, Kind, Unit
+from memlab.device.sm_model.records import (
+    FENCES,
+    QUANTILES,
+    READ_WINDOW_CLOCKS,
+    SCHEDULERS,
+    Kind,
+    Unit,
+)
 from memlab.device.sm_model.registers import register_reads
 from memlab.device.sm_model.simulation import (
     CODE_LINE_BYTES,
@@ -74,12 +81,25 @@ _LONE_STORE_SECTORS = {"4": 1.02, "8": 1.37}
 of the request: 4096 sectors of each SM, 32 times, in pieces of 32 bytes to rows 16 KiB apart, over
 the time of whole lines (tests/data/h200-row-stores.csv). Of parts of sectors nothing was measured:
 they are taken to be like reads."""
+_L2_PLACES = QUANTILES // 2
+"""Latencies of each half of the L2 in the table."""
 _LEAST_SERVED_READS = 8.95 / 13.6
 """Lines that each SM reads alone come at 8.95 TB/s, and those that all read at the same time, of
 which one read of the L2 serves several, at 13.6 TB/s (`memlab peaks` on an H200)."""
 _ATOMIC_CLOCKS = 1.0
 """An L2 slice takes an atomic on one address per clock (NVIDIA Kepler GK110 whitepaper), where the
 device gives no other figure."""
+_ATOMIC_SECTOR_SHARES = {
+    "reduce": {"lane": 56.2 / 59.5, "sector": 41.1 / 59.5, "line": 62.5 / 59.5},
+    "return": {"lane": 42.7 / 59.5, "sector": 41.5 / 59.5, "line": 36.9 / 59.5},
+    "swap": {"lane": 42.7 / 59.5, "sector": 27.7 / 59.5, "line": 24.6 / 59.5},
+}
+"""Sectors that all SMs operate on at random places of 8 MiB in the L2, over
+`global_atomics_per_clock`, which is 59.5 of an H200: where one lane operates on a sector, where
+several do, and where they do so on all sectors of a line (`benchmarks/dependent.cu`,
+`tests/data/h200-dependent.csv`, the most of 16 to 64 warps on each SM; of reductions, of 16 and
+32)."""
+_NEIGHBOURED = 1.5  # sectors of a line, or lanes of a sector: more than one
 _REMOTE_LATENCY_CLOCKS = {"2": 195.5, "4": 196.3, "8": 197.0, "16": 197.1}
 """Of a load of another block's shared memory, by the blocks of a cluster: pointer chases by one
 thread of each cluster of an H200 at the same time (`benchmarks/cluster_times.cu`, driver
@@ -277,10 +297,22 @@ def with_progress(work: Workload, profile: LaunchProfile) -> Workload:
     issues += (1 - work.active_share) * executions[list(work.idle)].sum(axis=0)
     missed = np.array([access.missed_by_progress for access in known.values()], float)
     dram = np.array([access.dram_by_progress for access in known.values()], float)
+    far = np.array([_far_curve(access) for access in known.values()])
     for curve, number in enumerate(known):
         work.steps[number]["curve"] = curve
         work.steps[number]["advance"] = missed.shape[1] / max(issues[number] * work.blocks, 1.0)
-    return replace(work, missed_curves=missed, dram_curves=dram / np.maximum(missed, 1e-9))
+    return replace(
+        work, missed_curves=missed, dram_curves=dram / np.maximum(missed, 1e-9), far_curves=far
+    )
+
+
+def _far_curve(access: Access) -> Floats:
+    """The factor of the far share of the sectors that the L2 has, by part of the launch."""
+    missed, dram = np.array(access.missed_by_progress), np.array(access.dram_by_progress)
+    if not access.far_by_progress:
+        return np.ones(len(missed))
+    held = (missed - dram * access.dram) / max(1 - access.dram, 1e-9)
+    return np.array(access.far_by_progress) / np.maximum(held, 1e-9)
 
 
 def _run(work: Workload, rates: Rates) -> Simulated:
@@ -388,10 +420,16 @@ def device_rates(
         fetch_ahead=8,
         arrival_clocks=ARRIVAL_CLOCKS,
         far_arrival_clocks=_message_clocks("arrival", profile),
-        least_sectors=_L2_ACCESS_SECTORS,
+        least_sectors=_lone_sectors(properties),
         cluster_clocks=cluster_clocks if profile.cluster_blocks > 1 else opening,
         remote_sector_clocks=_remote_sector_clocks(profile),
     )
+
+
+def _lone_sectors(properties: DeviceProperties) -> float:
+    """Sectors that the L2 takes the time of for one that is read alone."""
+    read, random = properties.l2_bytes_per_clock, properties.l2_random_sectors_per_clock
+    return read / SECTOR_BYTES / random if read and random else _L2_ACCESS_SECTORS
 
 
 def _usable_sms(profile: LaunchProfile, properties: DeviceProperties) -> int:
@@ -459,9 +497,15 @@ def _stream_fraction(written_share: float, properties: DeviceProperties) -> floa
 
 
 def l2_latency_table(properties: DeviceProperties) -> Floats:
-    """Equally likely latencies of an L2 hit: lines lie in the near and the far half alike."""
+    """Equally likely latencies of an L2 hit: those of the near half, then those of the far one.
+
+    Lines lie in both alike. The slices of a half are taken to lie evenly over a range of distances.
+    """
     near = properties.l2_latency_clocks or properties.l1_latency_clocks or 0.0
-    return np.array([near, properties.l2_far_latency_clocks or near])
+    halves = np.array([near, properties.l2_far_latency_clocks or near])
+    deviation = properties.l2_latency_deviation_clocks or 0.0
+    places = (2 * np.arange(_L2_PLACES) + 1) / _L2_PLACES - 1
+    return (halves[:, None] + deviation * math.sqrt(3) * places).ravel()
 
 
 def dram_latency_table(properties: DeviceProperties) -> Floats:
@@ -546,6 +590,8 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
             step["passes"], step["lines"] = 0.0, max(access.sectors / _LINE_SECTORS, 1e-3)
         if issue.kind == Kind.ATOMIC:
             step["serial"] = active_sms * _atomic_clocks(instruction, access, properties)
+            step["least_written"] = access.sectors / step["lines"]
+            step["least_written"] *= _atomic_sectors(instruction, access, properties)
         step["written"] = profile.dram_written_sector_bytes
         step["copies"] = instruction.name == "LDGSTS"
     return steps
@@ -715,6 +761,23 @@ def _share_address(
         shared = properties.shared_latency_clocks or 0.0
         round_clocks = shared + (properties.shared_atomic_latency_clocks or 2 * shared)
         step["latency"] += (lanes - 1) * round_clocks
+
+
+def _atomic_sectors(
+    instruction: MachineInstruction, access: Access, properties: DeviceProperties
+) -> float:
+    """Sectors that the L2 could write in the time of an atomic's sector."""
+    written = properties.l2_write_bytes_per_clock or properties.l2_bytes_per_clock
+    atomics = properties.global_atomics_per_clock
+    if not written or not atomics:
+        return _L2_ACCESS_SECTORS
+    swaps = any(part.startswith("CAS") for part in _parts(instruction))
+    kind = "swap" if swaps else "reduce" if instruction.name.startswith("RED") else "return"
+    if access.sectors > _NEIGHBOURED * access.lines:
+        place = "line"
+    else:
+        place = "sector" if access.lanes > _NEIGHBOURED * access.sectors else "lane"
+    return written / SECTOR_BYTES / atomics / _ATOMIC_SECTOR_SHARES[kind][place]
 
 
 def _parts(instruction: MachineInstruction) -> list[str]:

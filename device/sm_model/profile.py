@@ -32,6 +32,8 @@ class Access:
         missed_by_progress: `missed` in equal parts of the instruction's requests, in the order of
             time, over that of all; empty if it is the same in all.
         dram_by_progress: The same of the share of its sectors that come from DRAM.
+        far_by_progress: The same of the share that comes from the other partition of the L2.
+        lanes: Lanes that make it.
         sharing_lanes: Of an atomic on shared memory, the lanes of a warp that have one address.
         slice_passes: Of an atomic, the passes in the slice of the L2 that all blocks use most.
         sector_passes: Of an atomic, the passes in the sector that all blocks use most.
@@ -51,6 +53,8 @@ class Access:
     l2_far: float | None = None
     missed_by_progress: tuple[float, ...] = ()
     dram_by_progress: tuple[float, ...] = ()
+    far_by_progress: tuple[float, ...] = ()
+    lanes: float = 32.0
     sharing_lanes: float = 1.0
     slice_passes: float = 0.0
     sector_passes: float = 0.0

@@ -245,6 +245,7 @@ class Machine(Record):
     dram_table: Pointer[float]
     missed_curves: Pointer[float]  # by curve and part of a launch: the factor of a step's `missed`
     dram_curves: Pointer[float]  # the same of `dram`
+    far_curves: Pointer[float]  # the same of `far`
     curve_parts: int
     fetch_latency: float  # until another line that no prefetch covers
     fetch_interval: float  # between lines that are prefetched

@@ -147,6 +147,7 @@ class Workload:
         turn: By how many warps the paths of a block lie behind those of the block before.
         missed_curves: By `Step.curve` and part of the launch: the factor of `Step.missed`.
         dram_curves: The same of `Step.dram`.
+        far_curves: The same of `Step.far`.
     """
 
     steps: Steps
@@ -160,6 +161,7 @@ class Workload:
     turn: int = 0
     missed_curves: Floats = field(default_factory=lambda: np.ones((1, 1)))
     dram_curves: Floats = field(default_factory=lambda: np.ones((1, 1)))
+    far_curves: Floats = field(default_factory=lambda: np.ones((1, 1)))
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,7 @@ def run(work: Workload, rates: Rates) -> Simulated:
     point("dram_table", quantiles(rates.dram_latencies))
     point("missed_curves", np.ascontiguousarray(work.missed_curves))
     point("dram_curves", np.ascontiguousarray(work.dram_curves))
+    point("far_curves", np.ascontiguousarray(work.far_curves))
     machine["curve_parts"] = work.dram_curves.shape[1]
     listed = [of for warp in work.barriers.operations for of in warp]
     operations = np.zeros(sum(map(len, listed)) + 1, dtype_of(Operation))

@@ -152,6 +152,13 @@ def _drawn(m: Machine, table: Pointer[float]) -> float:
     return table[(m.random >> 40) & (QUANTILES - 1)]
 
 
+@compiled(inline=True)
+def _drawn_half(m: Machine, table: Pointer[float]) -> float:
+    """A random item of half a table."""
+    m.random = m.random * _MULTIPLIER + _INCREMENT
+    return table[(m.random >> 40) & (QUANTILES // 2 - 1)]
+
+
 @compiled(inline=False)
 def _start_block(m: Machine, slot: int, clock: float) -> None:
     """Start the next block in a slot that is free."""
@@ -563,42 +570,52 @@ def _load(m: Machine, step: Step, begin: float, latency: int) -> float:
     if step.missed <= 0.0 and step.joined <= 0.0:
         return done
     left, per_line = step.lines, step.sectors / step.lines
-    missed, dram = step.missed, step.dram
+    leaves, interval = begin, step.passes / step.lines  # the L1 looks up a line after the other
+    missed, dram, far = step.missed, step.dram, step.far
     if step.curve >= 0:
         place = min(_whole(float(step.issued - 1) * step.advance), m.curve_parts - 1)
         place += step.curve * m.curve_parts
         missed, dram = missed * m.missed_curves[place], dram * m.dram_curves[place]
+        far *= m.far_curves[place]
     while left > 0.0:
         part = _sooner(left, 1.0)
         left -= 1.0
         if _chance(m) < missed:
             slots = _later(per_line, m.least_sectors) * part
-            arrival = _pass_port(m, begin, per_line * part, slots * m.read_sector_clocks)
+            arrival = _pass_port(m, leaves, per_line * part, slots * m.read_sector_clocks)
             _hold_up_l1(m, step, arrival)
             if _chance(m) < dram:
                 done = _later(done, _miss(m, arrival, per_line * part, latency))
             else:
                 m.write_free = _later(m.write_free, arrival) + slots * m.hit_sector_clocks
                 arrival = _later(arrival, m.write_free)
-                done = _later(done, arrival + _coming(m, step.l2_joined_dram, step.far))
+                done = _later(done, arrival + _coming(m, step, step.l2_joined_dram, far))
         elif step.joined > 0.0 and _chance(m) < step.joined:
-            done = _later(done, begin + _coming(m, step.joined_dram, step.far))
+            done = _later(done, leaves + _coming(m, step, step.joined_dram, far))
+        leaves += interval
     return done
 
 
 @compiled(inline=True)
-def _coming(m: Machine, dram: float, far: float) -> float:
+def _coming(m: Machine, step: Step, dram: float, far: float) -> float:
     """The latency of a line that comes from DRAM in a share of the cases, else from the L2.
 
-    There it comes from the reader's partition, or in another share from the other one.
+    There it comes from the reader's partition, or in another share from the other one: the first
+    and the second half of the table. Lines of a bulk copy have the mean latency of either: copies
+    of 128 bytes and 16 KiB take as long as their bytes need beside one latency.
     """
     latency = 0.0
     if dram > 0.0 and _chance(m) < dram:
         latency = _drawn(m, m.dram_table)
+    elif step.unit != _MEMORY:
+        is_far = _chance(m) < (far if far >= 0.0 else 0.5)
+        latency = m.l2_table[3 * QUANTILES // 4] if is_far else m.l2_table[QUANTILES // 4]
     elif far < 0.0:
         latency = _drawn(m, m.l2_table)
+    elif _chance(m) < far:
+        latency = _drawn_half(m, m.l2_table + QUANTILES // 2)
     else:
-        latency = m.l2_table[QUANTILES - 1] if _chance(m) < far else m.l2_table[0]
+        latency = _drawn_half(m, m.l2_table)
     return latency
 
 
@@ -672,15 +689,21 @@ def _store(m: Machine, step: Step, begin: float) -> float:
 
 @compiled(inline=False)
 def _atomic(m: Machine, step: Step, begin: float) -> float:
-    """Operate on sectors at the L2; return when the old value is there."""
+    """Operate on sectors at the L2; return when the old values of all lines are there."""
     end = _write(m, step, begin + step.passes)
     m.atomic_free = _later(m.atomic_free, end) + step.serial
     end = m.atomic_free
     m.l1_free = _later(m.l1_free, end - m.backlog)
     m.drained = _later(m.drained, end)
-    if _chance(m) < step.dram:
-        return _miss(m, end, step.sectors, 0 + NONE)
-    return end + _drawn(m, m.l2_table)
+    done, left, per_line = end, step.lines, step.sectors / step.lines
+    while left > 0.0:
+        part = _sooner(left, 1.0)
+        left -= 1.0
+        if step.dram > 0.0 and _chance(m) < step.dram:
+            done = _later(done, _miss(m, end, per_line * part, 0 + NONE))
+        else:
+            done = _later(done, end + _drawn(m, m.l2_table))
+    return done
 
 
 @compiled(inline=False)

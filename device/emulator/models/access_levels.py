@@ -28,6 +28,7 @@ class AccessLevels:
         missed_by_progress: The share that the L1 does not serve in equal parts of the instruction's
             accesses, in the order of time, over that of all; empty if it is not known.
         dram_by_progress: The same of the share that DRAM serves.
+        far_by_progress: The same of the share that comes from the other partition of the L2.
     """
 
     l1: float
@@ -39,6 +40,7 @@ class AccessLevels:
     l2_far: float | None = None
     missed_by_progress: tuple[float, ...] = ()
     dram_by_progress: tuple[float, ...] = ()
+    far_by_progress: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, l1_hits: float, l2_hits: float) -> AccessLevels:

@@ -176,7 +176,7 @@ def replay(state: Replay, start: int, stop: int) -> int:
         if kind == STORE:
             read(state.l1[owner], line, sectors)
         if kind in (STORE, STORE_BYPASSING_L1):
-            write(state, state.l2[owner % state.partitions], line, sectors)
+            write(state, owner % state.partitions, line, sectors)
             continue
         if kind == LOAD:
             missing = read(state.l1[owner], line, sectors)
@@ -194,6 +194,7 @@ def replay(state: Replay, start: int, stop: int) -> int:
             counts.atomic_misses += count_bits(missing)
             count_first_reads(state, counts, missing, access)
             home.lines[home.newest].dirty |= sectors
+            drop_copies(state, line, home_number(state, line))
             continue
         near = state.l2[owner % state.partitions]
         count_reads(state, counts, use(near, line), sectors, access)
@@ -320,7 +321,13 @@ def count_copies(state: Replay, counts: Counts, place: Line, sectors: int, acces
 @compiled
 def home_of(state: Replay, line: int) -> Cache:
     """The partition of the L2 in front of the memory that a line lies in."""
-    return state.l2[(line * _HASH >> _HOME_SHIFT & _HOME_BITS) % state.partitions]
+    return state.l2[home_number(state, line)]
+
+
+@compiled
+def home_number(state: Replay, line: int) -> int:
+    """The number of that partition."""
+    return (line * _HASH >> _HOME_SHIFT & _HOME_BITS) % state.partitions
 
 
 @compiled
@@ -350,21 +357,41 @@ def read(cache: Cache, line: int, sectors: int) -> int:
 
 
 @compiled
-def write(state: Replay, near: Cache, line: int, sectors: int) -> None:
+def write(state: Replay, writer: int, line: int, sectors: int) -> None:
     """Write sectors of a line, of which the writer's partition keeps a copy, too."""
-    read(near, line, sectors)
+    read(state.l2[writer], line, sectors)
+    drop_copies(state, line, writer)
     home = home_of(state, line)
     read(home, line, sectors)
     home.lines[home.newest].dirty |= sectors
 
 
 @compiled
+def drop_copies(state: Replay, line: int, writer: int) -> None:
+    """Take a line that is written out of the partitions that are not its home or the writer's."""
+    home = home_number(state, line)
+    for place in range(state.partitions):
+        if place in (home, writer):
+            continue
+        number = found(state.l2[place], line)
+        if number != _NONE:
+            state.l2[place].lines[number].valid = 0
+
+
+@compiled
+def found(cache: Cache, line: int) -> int:
+    """The number of a line that a cache has; -1 if it has not."""
+    number = cache.heads[line * _HASH >> cache.hash_shift & (1 << 64 - cache.hash_shift) - 1]
+    while number != _NONE and cache.lines[number].number != line:
+        number = cache.lines[number].chained
+    return number
+
+
+@compiled
 def use(cache: Cache, line: int) -> Line:
     """Make a line the newest; it is without sectors if the cache did not have it."""
     head = line * _HASH >> cache.hash_shift & (1 << 64 - cache.hash_shift) - 1
-    number = cache.heads[head]
-    while number != _NONE and cache.lines[number].number != line:
-        number = cache.lines[number].chained
+    number = found(cache, line)
     if number != _NONE:
         if number != cache.newest:
             unlink(cache, number)

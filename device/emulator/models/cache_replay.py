@@ -117,8 +117,9 @@ class ReplayedTraffic:
         later: That of the second half.
         written_back: Sectors that the L2 wrote to DRAM.
         by_part: Of each part of the accesses, in the order of time, and each instruction: sectors
-            that it accessed, those of loads that the L1 held, and those that loads read from DRAM;
-            shape (parts, 3, instructions).
+            that it accessed, those of loads that the L1 held, those that loads read from DRAM, and
+            those that the reader's partition of the L2 did not hold; shape (parts, 4,
+            instructions).
     """
 
     first_wave: InstructionTraffic
@@ -225,11 +226,11 @@ def replay_accesses(
     state["alone"] = 1 - geometry.copies.merged_apart if geometry.copies else 0.0
     state["fetched_sectors"] = geometry.dram_access_bytes // SECTOR_BYTES
     replay = cache_code.function("replay", 3)
-    done = np.zeros((PARTS + 1, 3, count), np.int64)
+    done = np.zeros((PARTS + 1, 4, count), np.int64)
     bounds = np.linspace(0, len(order), PARTS + 1).astype(int).tolist()
     for part, (begin, end) in enumerate(itertools.pairwise(bounds), 1):
         replay(state.ctypes.data, begin, end)
-        for place, name in enumerate(("accesses", "l1_hits", "memory_reads")):
+        for place, name in enumerate(("accesses", "l1_hits", "memory_reads", "l2_misses")):
             done[part, place] = counts[name].reshape(_GROUPS, count).sum(axis=0)
     first, settling, later = map(_traffic, counts.reshape(_GROUPS, count))
     return ReplayedTraffic(

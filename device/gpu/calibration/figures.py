@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
@@ -161,6 +162,12 @@ def _latencies(taken: Samples, properties: DeviceProperties, clock: float) -> Fi
         ("l2_hit_clocks", "l2_latency_by_sectors_clocks"),
     ):
         found[field] = {key: mean - reading for key, mean in taken.means(series).items()}
+    hit = np.array(taken.values("l2_hit_clocks", "1")) - reading
+    if hit.size and "l2_near" in chase:
+        between = (chase["l2_near"] + chase.get("l2_far", math.inf)) / 2
+        halves = (hit[hit < between], hit[hit >= between])
+        squares = sum(float(np.sum((half - half.mean()) ** 2)) for half in halves if half.size)
+        found["l2_latency_deviation_clocks"] = math.sqrt(squares / hit.size)
     single = np.array(taken.values("dram_miss_clocks", "1")) - reading
     if single.size:
         found["dram_latency_quantiles_clocks"] = {

@@ -118,3 +118,43 @@ def test_warps_wait_for_what_another_one_has_asked_for() -> None:
     assert access.missed == pytest.approx(1 / 8)
     assert access.dram == 1
     assert (access.joined, access.joined_dram) == (1, 1)
+
+
+ROWS = """extern "C" __global__
+void k(const int *column, const float *value, const float *x, float *y)
+{
+    int row = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32;
+    float sum = 0;
+    for (int k = lane; k < 48; k += 32) {
+        size_t place = (size_t)row * 48 + k;
+        sum += value[place] * x[column[place]];
+    }
+    y[row * 32 + lane] = sum;
+}
+"""
+
+
+def test_an_instruction_whose_predicate_is_off_asks_for_nothing() -> None:
+    """Warps read 48 places each, in two trips of a loop whose machine code issues three."""
+    rows, words = 1056, 1 << 20
+    column = np.random.default_rng(3).integers(0, words // 8, (rows, 48)).astype(np.int32) * 8
+    launch = launches.launch_of(
+        ROWS,
+        Buffer("column", column.shape, "int32", "in", InMemoryArray(column)),
+        Buffer("value", column.shape, "float32", "in"),
+        Buffer("x", (words,), "float32", "in"),
+        Buffer("y", (rows * 32,), "float32", "out"),
+        blocks=rows // 8,
+        threads=THREADS,
+    )
+    profile = profile_of(launch)
+    (number,) = set(profile.active)
+    flow = profile.flows[number]
+    sectors = issues = 0.0
+    for (start, stop), count in zip(flow.blocks, flow.executions, strict=True):
+        for place in range(start, stop):
+            if profile.code.instructions[place].name == "LDG":
+                issues += count
+                sectors += count * profile.accesses[place].sectors
+    assert issues == pytest.approx(9)  # for 6 requests
+    assert sectors == pytest.approx(48 + 2 * 6, rel=0.01)

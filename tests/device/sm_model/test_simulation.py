@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from memlab.device.machine_code.instructions import MachineCode
 from memlab.device.sm_model.launch_time import with_progress
 from memlab.device.sm_model.profile import Access, LaunchProfile
-from memlab.device.sm_model.records import Kind, Stall, Unit
+from memlab.device.sm_model.records import QUANTILES, Kind, Stall, Unit
 from memlab.device.sm_model.simulation import (
     Rates,
     Simulated,
@@ -216,11 +218,50 @@ def test_a_lone_warp_waits_for_the_latency_of_each_load() -> None:
 def test_a_hit_comes_from_the_partition_that_holds_the_line(share: int, clocks: int) -> None:
     steps = empty_steps(2)
     load(steps, 0, missed=1, far=share)
-    rates = Rates(l2_latencies=np.array([280.0, 455.0]))
+    rates = Rates(l2_latencies=np.repeat([280.0, 455.0], QUANTILES // 2))
 
     done = simulate(steps, *[(0, 2)] * 100, rates=rates)
 
     assert done.clocks == pytest.approx(100 * (5 + clocks), rel=0.01)
+
+
+def test_slices_of_a_partition_are_not_equally_far() -> None:
+    steps = empty_steps(2)
+    load(steps, 0, missed=1, far=1)
+    near, far = np.linspace(250, 310, QUANTILES // 2), np.linspace(425, 485, QUANTILES // 2)
+    rates = Rates(l2_latencies=np.concatenate([near, far]))
+
+    one = simulate(steps, *[(0, 2)] * 1000, rates=rates).clocks / 1000
+    steps[0]["lines"], steps[0]["sectors"] = 5, 5
+    five = simulate(steps, *[(0, 2)] * 1000, rates=rates).clocks / 1000
+
+    assert one - 6 == pytest.approx(455, abs=3)
+    assert five - 6 == pytest.approx(425 + 60 * 5 / 6, abs=3)  # the mean of the largest of five
+
+
+def test_the_l1_looks_up_the_lines_of_a_load_one_after_the_other() -> None:
+    steps = empty_steps(2)
+    load(steps, 0, missed=1, lines=32, sectors=32, passes=32)
+
+    done = simulate(steps, (0, 2), rates=Rates(l2_latencies=np.array([300.0])))
+
+    assert done.clocks == 5 + 31 + 300 + 1
+
+
+def test_an_atomic_waits_for_the_slowest_of_its_lines() -> None:
+    steps = empty_steps(2)
+    load(steps, 0, lines=32, sectors=32, missed=1)
+    steps[0]["kind"] = Kind.ATOMIC
+    near_and_far = Rates(l2_latencies=np.repeat([280.0, 455.0], QUANTILES // 2))
+    one_in_dram = replace(near_and_far, dram_latencies=np.array([1000.0]))
+
+    hits = simulate(steps, *[(0, 2)] * 100, rates=near_and_far).clocks / 100
+    steps[0]["dram"] = 1 / 32
+    misses = simulate(steps, *[(0, 2)] * 1000, rates=one_in_dram).clocks / 1000
+
+    assert hits - 7 == pytest.approx(455, abs=1)  # the pass takes a clock more
+    share = 1 - (31 / 32) ** 32  # in which one of 32 lines comes from DRAM
+    assert misses - 7 == pytest.approx(share * 1000 + (1 - share) * 455, rel=0.03)
 
 
 def test_misses_come_when_the_launch_has_them() -> None:
@@ -238,6 +279,29 @@ def test_misses_come_when_the_launch_has_them() -> None:
 
     assert done.clocks == pytest.approx(50 * (5 + 700) + 150 * 5, rel=0.01)
     assert done.starts[1] == pytest.approx(50 * (5 + 700) + 50 * 5, rel=0.01)
+
+
+def test_far_hits_come_when_the_launch_has_them() -> None:
+    """Of 100 loads, the first 25 come from DRAM, the next 25 from the far partition."""
+    steps, path = empty_steps(2), np.array([(0, 2)] * 100)
+    load(steps, 0, missed=1, dram=0.25, far=1 / 3)
+    access = Access(
+        *(1, 1, 4, 1.0, 0.25),
+        l2_far=1 / 3,
+        missed_by_progress=(1, 1, 1, 1),
+        dram_by_progress=(4, 0, 0, 0),
+        far_by_progress=(0, 4, 0, 0),
+    )
+    code = MachineCode("k", (9, 0), ())
+    profile = LaunchProfile(code, (), (0,), (0,), 1.0, {0: access}, 32.0, 0.0, 0.0)
+    work = with_progress(Workload(steps, (path,), (0,), (0,), 1.0, 2, 1), profile)
+    halves = np.repeat([280.0, 455.0], QUANTILES // 2)
+
+    done = run(work, Rates(l2_latencies=halves, dram_latencies=np.array([700.0])))
+
+    first = 50 * (5 + 700) + 50 * (5 + 455)  # of two blocks, one after the other
+    assert done.starts[1] == pytest.approx(first, rel=0.01)
+    assert done.clocks == pytest.approx(first + 100 * (5 + 280), rel=0.01)
 
 
 def test_a_warp_waits_for_the_slowest_of_its_lines() -> None:

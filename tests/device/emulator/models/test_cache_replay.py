@@ -174,6 +174,37 @@ def test_blocks_have_local_memory_of_their_own() -> None:
     assert replayed.first_wave.l2_misses.sum() == 0
 
 
+@pytest.mark.parametrize("writer", ["store", "atomic"])
+def test_a_write_drops_the_copy_of_the_other_partition(writer: str) -> None:
+    """Two multiprocessors, one connected to each partition, read 32 lines twice.
+
+    Where they write another sector of each line before, the one that is far from its memory reads
+    it from there again, and nobody reads it from DRAM.
+    """
+    lines, steps = np.arange(32) * 16, [step("load"), step(writer)]
+    halves = CacheGeometry(2, 1, 0, 256 * LINE, 32, 2)
+
+    def misses(*rounds: tuple[int, int]) -> tuple[int, int]:
+        """What the near partition and DRAM lack: rounds of an instruction and its sectors."""
+        count = len(rounds) * len(lines)
+        index = np.repeat([number for number, _ in rounds], len(lines))
+        given = LineAccesses(
+            block=np.repeat(np.arange(2), count),
+            time=np.tile(np.arange(count), 2),
+            index=np.tile(index, 2).astype(np.int32),
+            place=np.tile(np.concatenate([lines + sectors for _, sectors in rounds]), 2),
+            ends=np.full(2, count),
+            factor=1,
+            local_lines=0,
+        )
+        done = replay_accesses(given, schedule_blocks(given.ends, halves), steps, halves)
+        return int(done.first_wave.l2_misses[0]), int(done.first_wave.memory_reads[0])
+
+    near, from_dram = misses((0, 2), (0, 2))
+    assert misses((0, 2), (1, 1), (0, 2)) == (near + len(lines), from_dram)
+    assert from_dram == len(lines)
+
+
 def test_parts_of_a_launch_have_their_own_misses() -> None:
     """A block reads 8 lines again and again: DRAM serves the first round, then the L1 does."""
     rounds, lines = 8, 8
@@ -195,7 +226,8 @@ def test_parts_of_a_launch_have_their_own_misses() -> None:
     ).by_part
 
     first = PARTS // rounds
-    accesses, l1_hits, reads = by_part[:, :, 0].T
+    accesses, l1_hits, reads, l2_misses = by_part[:, :, 0].T
+    assert (l2_misses == reads).all()  # of one partition
     assert (accesses == 4 * count // PARTS).all()
     assert reads[:first].sum() == 4 * lines
     assert not reads[first:].any()

@@ -78,6 +78,21 @@ def test_a_latency_does_not_include_reading_the_clock():
     assert found["dram_latency_deviation_clocks"] == pytest.approx(deviation, rel=0.06)
 
 
+def test_hits_of_the_l2_deviate_from_the_mean_of_their_half():
+    rng = np.random.default_rng(2)
+    hits = [*rng.normal(300, 15, 6000), *rng.normal(480, 25, 2000)]  # fewer of the far half
+    found = figures(
+        [
+            *(RawSample("chase_clocks", key, at) for key, at in (("l1", 32.0), ("l2_near", 290.0))),
+            RawSample("chase_clocks", "l2_far", 470.0),
+            RawSample("l1_hit_clocks", "1", 52.0),
+            *(RawSample("l2_hit_clocks", "1", float(value) + 20) for value in hits),
+        ]
+    )
+    expected = np.sqrt((3 * 15**2 + 25**2) / 4)
+    assert found["l2_latency_deviation_clocks"] == pytest.approx(expected, rel=0.03)
+
+
 def test_blocks_start_at_the_slope_of_large_grids():
     first_s, block_s, pair_s = 3e-6, 0.6e-9, 1.7e-6
     samples = [
