@@ -35,6 +35,7 @@ TIMED = (
     "barrier_waits",
     "product_issue",
     "dependent",
+    "idle_accesses",
 )
 """Programs that print their table."""
 
@@ -112,6 +113,16 @@ COUNTED = {
             "l2_hits": "lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum",
             "dram_bytes": "dram__bytes_read.sum",
             "duration_ns": "gpu__time_duration.sum",
+        },
+    ),
+    "merged_stores": Counted(
+        "stores|bursts",
+        {
+            "stored_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+            "left_sectors": "l1tex__m_l1tex2xbar_write_sectors.sum",
+            "l2_sectors": "lts__t_sectors_srcunit_tex_op_write.sum",
+            "l2_requests": "lts__t_requests_srcunit_tex_op_write.sum",
+            "sm_active_clocks": "sm__cycles_active.max",
         },
     ),
     "row_reads": Counted(

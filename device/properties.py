@@ -160,6 +160,8 @@ class DeviceProperties(Presentable):
             one half of the L2, whose slices are not equally far.
         l2_port_bytes_per_clock_per_sm: Bytes that one SM alone reads from the L2.
         l2_port_write_bytes_per_clock_per_sm: Bytes that one SM alone writes to the L2.
+        l1_queued_store_lines: Lines of stores that wait in an SM for the port to the L2. Stores
+            to their sectors leave with them.
         l2_bytes_per_clock_by_sms: Bytes that so many SMs together read from the L2.
         l2_copy_bytes_per_clock: Bytes read plus bytes written in the L2, of a copy.
         l2_partitions: Parts of the L2, each of which caches what the SMs connected to it read; 1 if
@@ -316,6 +318,7 @@ class DeviceProperties(Presentable):
     l2_latency_deviation_clocks: float | None = None
     l2_port_bytes_per_clock_per_sm: float | None = None
     l2_port_write_bytes_per_clock_per_sm: float | None = None
+    l1_queued_store_lines: float | None = None
     l2_bytes_per_clock_by_sms: Mapping[str, float] = field(default_factory=dict)
     l2_copy_bytes_per_clock: float | None = None
     l2_partitions: int | None = None

@@ -106,7 +106,14 @@ def machine_profile(
     if len(known) < len(flows):
         return None
     accesses = _accesses(
-        graph.code, program, tally, levels, contention, fetches_per_sector, attempts
+        graph.code,
+        program,
+        tally,
+        levels,
+        contention,
+        fetches_per_sector,
+        attempts,
+        block.repeated_stores,
     )
     ratio = _work_ratio(block, active_share, tally, blocks)
     repeats = blocks * active_share * ratio
@@ -198,6 +205,7 @@ def _accesses(
     contention: Mapping[int, AtomicContention],
     fetches_per_sector: Mapping[int, float],
     attempts: Mapping[int, Attempts],
+    repeated_stores: Mapping[int, tuple[float, ...]],
 ) -> dict[int, Access]:
     """The accesses of each memory instruction, from the PTX instruction that it comes from."""
     by_line: dict[int, list[int]] = {}
@@ -215,6 +223,8 @@ def _accesses(
             if tries := attempts.get(instruction.ptx_line):  # with fewer lanes, fewer conflicts
                 passes = 1 + (access.passes - 1) * tries.lane / tries.warp
                 access = replace(access, passes=passes)
+            if repeated := _repeated(indices, tally, repeated_stores):
+                access = replace(access, repeated=repeated)
             accesses[number] = access
     return accesses
 
@@ -270,16 +280,32 @@ def _asking_shares(
 
 
 def _thinned(access: Access, share: float) -> Access:
-    """An access that an instruction makes in a share of its issues."""
+    """An access that an instruction makes in a share of its issues.
+
+    In the others, one of shared memory, which has no sectors, takes a wavefront (`_idle_requests`).
+    """
+    idle = 0.0 if access.sectors else 1 - share
     return replace(
         access,
-        passes=access.passes * share,
+        passes=access.passes * share + idle,
         lines=access.lines * share,
         sectors=access.sectors * share,
         lanes=access.lanes * share,
         slice_passes=access.slice_passes * share,
         sector_passes=access.sector_passes * share,
     )
+
+
+def _repeated(
+    indices: Sequence[int], tally: Tally, stores: Mapping[int, tuple[float, ...]]
+) -> tuple[float, ...]:
+    """`Access.repeated` of some instructions, of whose sectors these shares are repeated."""
+    known = [index for index in indices if index in stores]
+    sectors = sum(tally.sectors[index] for index in indices)
+    if not known or not sectors:
+        return ()
+    each = np.array([np.array(stores[index]) * tally.sectors[index] for index in known])
+    return tuple((each.sum(axis=0) / sectors).tolist())
 
 
 def _missed_sectors(tally: Tally, levels: Mapping[int, AccessLevels]) -> float:
@@ -298,6 +324,19 @@ def _sharing_lanes(indices: Sequence[int], program: Program, tally: Tally) -> fl
         tally.lanes[index] * max(program.steps[index].counted_bytes // 4, 1) for index in indices
     )
     return max(accessed / words, 1.0) if words else 1.0
+
+
+def _idle_requests(index: int, program: Program, tally: Tally) -> int:
+    """Requests of an access to shared memory of which no lane is active: at least so many.
+
+    Each takes a wavefront, that Nsight Compute counts in `l1tex__data_pipe_lsu_wavefronts` and not
+    in those of shared memory. The ideal wavefronts are at least one for each of the others.
+    """
+    row = program.steps[index].row
+    if row.space != "shared" or row.kind not in ("load", "store"):
+        return 0
+    ideal = tally.wavefronts[index] - tally.excessive[index]
+    return max(tally.requests[index] - ideal, 0)
 
 
 def _progress(known: Sequence[float]) -> NDArray[np.float64]:
@@ -324,10 +363,13 @@ def _mean_access(
     own = sum(tally.requests[index] for index in loads)
     requests = max(own, sum(tally.requests[index] for index in stores), 1)
     lines = sum(tally.wavefronts[index] for index in loads) / requests if own or stores else 1.0
-    passes = sum(tally.wavefronts[index] for index in stores) / requests if stores else lines
+    passes = lines + sum(_idle_requests(index, program, tally) for index in loads) / requests
+    if stores:
+        passes = sum(tally.wavefronts[index] for index in stores) / requests
     sectors = missed = dram = held = joined = joined_dram = l2_held = l2_joined_dram = 0.0
     missed_by_progress, dram_by_progress, far_by_progress = np.zeros((3, PARTS))
     l2_far: float | None = 0.0
+    used = sum(tally.used[index] for index in loads)
     for index in loads:
         count, fetches = tally.sectors[index], fetches_per_sector.get(index, 1.0)
         sectors += count * fetches
@@ -371,5 +413,6 @@ def _mean_access(
         slice_passes=max(met.slice_passes for met in atomics),
         sector_passes=max(met.sector_passes for met in atomics),
         remote=remote / (own + remote) if remote else 0.0,
+        sector_bytes=used / sectors if used and sectors else SECTOR_BYTES,
         remote_sectors=sum(tally.remote_sectors[index] for index in indices) / max(remote, 1),
     )

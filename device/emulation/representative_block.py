@@ -49,6 +49,7 @@ from memlab.device.emulator.machine.threads import BlockBox
 from memlab.device.emulator.models import address_streams
 from memlab.device.emulator.models.address_streams import AccessStream, IntArray
 from memlab.device.emulator.models.atomic_contention import AtomicContention, atomic_contention
+from memlab.device.emulator.models.repeated_stores import repeated_stores
 from memlab.device.emulator.sampling.block_sample import (
     GridPartition,
     blocks_of_clusters,
@@ -93,6 +94,8 @@ class RepresentativeBlock:
         region: The smallest known box of the grid that holds all blocks that touch memory.
         contention: Where the blocks' atomics meet, for each atomic, by its position.
         barriers: What its warps do to the `mbarrier`s in its shared memory.
+        repeated_stores: The shares of the sectors of stores that their warp has just stored to, by
+            the position of the store.
     """
 
     stream: AccessStream
@@ -104,6 +107,7 @@ class RepresentativeBlock:
     region: BlockBox
     contention: Mapping[int, AtomicContention]
     barriers: BarrierOperations = field(default_factory=BarrierOperations)
+    repeated_stores: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
 
 
 def record_block(
@@ -152,6 +156,7 @@ def record_block(
         region=region or whole,
         contention=atomic_contention(execution.program, accesses, blocks),
         barriers=log.operations(),
+        repeated_stores=repeated_stores(execution.program, accesses, blocks),
     )
 
 

@@ -83,6 +83,11 @@ the time of whole lines (tests/data/h200-row-stores.csv). Of parts of sectors no
 they are taken to be like reads."""
 _L2_PLACES = QUANTILES // 2
 """Latencies of each half of the L2 in the table."""
+_PART_STORE_SECTORS = {"1": 2.16, "2": 1.50, "4": 1.27}
+"""What a sector counts of which a request stores only a part, by the sectors of a line: on all SMs
+of an H200, such sectors of 8 lines left in 3.9, 2.7 and 2.3 clocks
+(tests/data/h200-merged-stores.csv), over the 1.81 of `l2_write_bytes_per_clock`."""
+_MOSTLY_WHOLE_BYTES = 28.0  # of a request's sectors, in the mean: most are stored whole
 _LEAST_SERVED_READS = 8.95 / 13.6
 """Lines that each SM reads alone come at 8.95 TB/s, and those that all read at the same time, of
 which one read of the L2 serves several, at 13.6 TB/s (`memlab peaks` on an H200)."""
@@ -404,6 +409,7 @@ def device_rates(
         fill_byte_clocks=active / written,
         port_sector_clocks=SECTOR_BYTES / port,
         store_port_sector_clocks=SECTOR_BYTES / store_port,
+        queued_lines=properties.l1_queued_store_lines or 0.0,
         dram_byte_clocks=active / dram,
         dram_peak_byte_clocks=active / peak,
         dram_queue_clocks=(properties.dram_queue_clocks or 0.0) * slower,
@@ -635,6 +641,13 @@ def _set_levels(step: Steps, access: Access, width: int) -> None:
     is_stored_whole = is_store and access.lines > 0 and width >= access.sectors - _ROUNDING
     lone = figure_at(_LONE_STORE_SECTORS, access.lines) if is_stored_whole else None
     step["least_written"] = lone or _L2_ACCESS_SECTORS
+    step["sector_bytes"] = SECTOR_BYTES
+    if is_store and access.lines > 0 and access.sector_bytes < _MOSTLY_WHOLE_BYTES:
+        per_line = max(access.sectors / access.lines, 1.0)
+        step["sector_bytes"] = access.sector_bytes
+        step["part_written"] = access.sectors * (figure_at(_PART_STORE_SECTORS, per_line) or 1.0)
+    if access.repeated:
+        step["repeats"], step["repeated"] = 1, access.repeated
     step["missed"], step["dram"] = access.missed, access.dram
     step["joined"], step["joined_dram"] = access.joined, access.joined_dram
     step["l2_joined_dram"] = access.l2_joined_dram

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.machine.barrier_log import BarrierOperations
 from memlab.device.machine_code.instructions import MachineCode
+from memlab.device.properties import SECTOR_BYTES
 from memlab.device.sm_model.paths import Flow
 
 
@@ -40,6 +41,9 @@ class Access:
         remote: The share of the requests that go to shared memory of another block of the cluster;
             the figures above are of the others.
         remote_sectors: 32-byte sectors of such a request.
+        repeated: Of a store, the share of its sectors that the warp's store before it went to, of
+            others that the second one before it went to, and so on; empty for none.
+        sector_bytes: Of a store, the bytes of each of its sectors that it writes.
     """
 
     passes: float
@@ -60,6 +64,8 @@ class Access:
     sector_passes: float = 0.0
     remote: float = 0.0
     remote_sectors: float = 0.0
+    repeated: tuple[float, ...] = ()
+    sector_bytes: float = float(SECTOR_BYTES)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import Annotated
 
 from memlab.device.emulator.codegen.records import Pointer, Record
+from memlab.device.emulator.models.repeated_stores import FARTHEST_STORE
 
 SCHEDULERS = 4
 """Sub-cores of an SM, each of which issues one warp instruction a clock (CUDA C++ Programming
@@ -123,6 +124,10 @@ class Step(Record):
     l2_joined_dram: float  # share of the lines in the L2 that are on their way from DRAM
     least_written: float  # sectors that the L2 takes the time of, for each line that it writes
     written: float  # bytes that DRAM writes sooner or later for each sector
+    sector_bytes: float  # of each sector, that it writes
+    part_written: float  # sectors that the L2 takes the time of where it writes parts of them
+    repeats: int  # 1 for a store of which `repeated` has an item
+    repeated: Annotated[Pointer[float], FARTHEST_STORE]  # as in `Access`
     serial: float  # clocks that the L2 is busy with an atomic's operations on one address
     remote: float  # share of its requests that go to shared memory of another block
     remote_sectors: float  # 32-byte sectors of one of these
@@ -175,6 +180,10 @@ class Warp(Record):
     member: int  # its place among the warps of its block; NONE if the block has no work
     loads: int  # of whole lines, so far
     stored: float  # when all its stores have left the SM
+    stores: int  # so far
+    leaving: Annotated[Pointer[float], FARTHEST_STORE]  # from when lines of the last ones leave
+    left: Annotated[Pointer[float], FARTHEST_STORE]  # until when
+    filled: Annotated[Pointer[float], FARTHEST_STORE]  # bytes of their sectors that are written
     copied: float  # when all its asynchronous copies are complete
     committed: int  # groups so far
     groups: Annotated[Pointer[float], GROUPS]  # when each is complete
@@ -234,6 +243,7 @@ class Machine(Record):
     fill_byte_clocks: float  # of the same, for a byte that DRAM reads
     port_sector_clocks: float  # the port from the L2 to the SM
     store_port_sector_clocks: float  # that from the SM to the L2
+    queued_lines: float  # of stores that wait in front of the latter; behind more, the L1 stops
     dram_byte_clocks: float
     dram_peak_byte_clocks: float  # the same at the peak of DRAM
     dram_queue_clocks: float  # the service time of the queue in front of DRAM
@@ -281,6 +291,7 @@ class Machine(Record):
     queue: Pointer[float]  # when memory instructions leave, a ring per sub-core
     queue_head: Annotated[Pointer[int], SCHEDULERS]
     l1_free: float
+    left_sectors: float  # of stores, that have left the L1 or will
     constant_free: float
     barrier_free: float
     l2_free: float

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from memlab.device.emulator.codegen.compiled import Compiled
 from memlab.device.emulator.codegen.llvm import library_of
 from memlab.device.emulator.codegen.records import dtype_of
+from memlab.device.properties import SECTOR_BYTES
 from memlab.device.sm_model import simulation_code
 from memlab.device.sm_model.records import (
     BANKS,
@@ -43,7 +44,7 @@ def empty_steps(count: int) -> Steps:
     steps = np.zeros(count, dtype_of(Step))
     steps["busy"] = steps["stall"] = steps["lines"] = 1
     steps["write"] = steps["read"] = steps["bank"] = steps["site"] = steps["curve"] = NONE
-    steps["far"] = NONE
+    steps["far"], steps["sector_bytes"] = NONE, SECTOR_BYTES
     return steps
 
 
@@ -67,6 +68,7 @@ class Rates:
         fill_byte_clocks: The same of a byte that DRAM reads, which is written into the L2.
         port_sector_clocks: Clocks per sector of the port from the L2 to the SM.
         store_port_sector_clocks: The same of the port from the SM to the L2.
+        queued_lines: Lines of stores that wait in front of that port before the L1 stops.
         dram_byte_clocks: Clocks per byte of the SM's share of DRAM.
         dram_peak_byte_clocks: The same at the peak of DRAM.
         dram_queue_clocks: The service time of the queue (M/D/1) in which reads of DRAM wait.
@@ -100,6 +102,7 @@ class Rates:
     fill_byte_clocks: float = 0.0
     port_sector_clocks: float = 0.0
     store_port_sector_clocks: float = 0.0
+    queued_lines: float = 0.0
     dram_byte_clocks: float = 0.0
     dram_peak_byte_clocks: float = 0.0
     dram_queue_clocks: float = 0.0
@@ -173,12 +176,14 @@ class Simulated:
         issued: Warp instructions.
         starts: When each block started.
         stuck: Whether warps wait at barriers in shared memory that nothing completes.
+        left_sectors: Sectors of stores that left the L1, of which it merged others with these.
     """
 
     clocks: float
     issued: int
     starts: Floats
     stuck: bool = False
+    left_sectors: float = 0.0
 
 
 def run(work: Workload, rates: Rates) -> Simulated:
@@ -245,7 +250,7 @@ def run(work: Workload, rates: Rates) -> Simulated:
         *("block_interval", "block_latency", "warp_interval", "queue_depth"),
         *("barrier_clocks", "barrier_latency", "read_sector_clocks", "write_sector_clocks"),
         *("hit_sector_clocks", "fill_byte_clocks"),
-        *("port_sector_clocks", "store_port_sector_clocks"),
+        *("port_sector_clocks", "store_port_sector_clocks", "queued_lines"),
         *("dram_byte_clocks", "dram_sector_bytes", "backlog"),
         *("dram_peak_byte_clocks", "dram_queue_clocks", "dram_turnaround_clocks", "dram_window"),
         *("fetch_latency", "fetch_interval", "fetch_ahead"),
@@ -261,6 +266,7 @@ def run(work: Workload, rates: Rates) -> Simulated:
         issued=int(machine["issued"]),
         starts=starts[: int(machine["started"])],
         stuck=int(machine["running"]) > 0,
+        left_sectors=float(machine["left_sectors"]),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from memlab.device.emulator.codegen.compiled import compiled, set_bits, unlikely
 from memlab.device.emulator.codegen.records import Pointer
 from memlab.device.emulator.isa.values import S64
+from memlab.device.emulator.models.repeated_stores import FARTHEST_STORE
 from memlab.device.sm_model.records import (
     BANKS,
     GROUPS,
@@ -36,6 +37,8 @@ from memlab.device.sm_model.records import (
 
 _NEVER = 1e30
 _MOST_LOAD = 0.9  # of DRAM, for the wait in its queue
+_WHOLE_BYTES = 31.0  # of a sector
+_NONE_LEFT = 1e-3  # of a request's sectors
 _UNITS = len(Unit)
 _MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407
 """Of the linear congruential generator MMIX (Knuth, The Art of Computer Programming, 2, 3.3.4)."""
@@ -86,6 +89,7 @@ def simulate(m: Machine) -> None:
         for scheduler in range(SCHEDULERS):
             if m.next[scheduler] <= clock:
                 _schedule(m, scheduler, clock)
+    m.drained = _later(m.drained, m.write_free)
 
 
 @compiled(inline=False)
@@ -188,7 +192,7 @@ def _start_block(m: Machine, slot: int, clock: float) -> None:
         index = slot * m.warps_per_block + member
         origin = (member + number * m.turn) % m.warps_per_block
         warp, path = m.warps[index], m.path_of[idle + origin]
-        warp.loads = 0
+        warp.loads, warp.stores = 0, 0
         warp.slot, warp.stored, warp.copied, warp.committed = slot, 0.0, 0.0, 0
         for board in range(SCOREBOARDS):
             warp.boards[board] = 0.0
@@ -393,7 +397,7 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
         elif step.kind == _LOAD:
             done = _load(m, step, begin, _latency_of(m, number, warp, step))
         elif step.kind == _STORE:
-            warp.stored = _later(warp.stored, _store(m, step, begin))
+            warp.stored = _later(warp.stored, _store(m, warp, step, begin))
         elif step.kind == _ATOMIC:
             done = _atomic(m, step, begin)
     else:
@@ -456,7 +460,7 @@ def _asynchronous(m: Machine, number: int, warp: Warp, step: Step, clock: float)
     elif step.kind == _SEND:  # by the copy engine
         _operate(m, number, step, _reach(m, step, clock))
     elif step.kind == _COPY_OUT:
-        read = _later(_store(m, step, clock), m.write_free - m.backlog)
+        read = _later(_copy_out(m, step, clock), m.write_free - m.backlog)
         warp.copied = _later(warp.copied, read)
     elif step.kind == _ARRIVE_CLUSTER:
         place = m.places[warp.slot]
@@ -656,11 +660,18 @@ def _pass_port(m: Machine, begin: float, sectors: float, clocks: float) -> float
 
 
 @compiled(inline=True)
-def _write(m: Machine, step: Step, begin: float) -> float:
-    """Pass sectors that are written through the SM's port and to the L2; return when."""
+def _write(m: Machine, step: Step, begin: float, sectors: float, written: float) -> float:
+    """Pass sectors through the SM's port and to the L2; return when.
+
+    Args:
+        m: The SM.
+        step: The instruction.
+        begin: The clock from which they may pass.
+        sectors: How many pass the port.
+        written: How many the L2 takes the time of.
+    """
     start = _later(begin, m.store_port_free)
-    m.store_port_free = start + step.sectors * m.store_port_sector_clocks
-    written = _later(step.sectors, step.lines * step.least_written)
+    m.store_port_free = start + sectors * m.store_port_sector_clocks
     m.write_free = _later(start, m.write_free) + written * m.write_sector_clocks
     end = _later(m.store_port_free, m.write_free)
     _hold_up_l1(m, step, end)
@@ -677,10 +688,61 @@ def _hold_up_l1(m: Machine, step: Step, end: float) -> None:
         m.l1_free = _later(m.l1_free, end - m.backlog)
 
 
+@compiled(inline=True)
+def _whole_written(step: Step) -> float:
+    """The sectors that the L2 takes the time of for a request that writes whole ones."""
+    return _later(step.sectors, step.lines * step.least_written)
+
+
 @compiled(inline=False)
-def _store(m: Machine, step: Step, begin: float) -> float:
-    """Write sectors to the L2; return when they have left the SM."""
-    end = _write(m, step, begin + step.passes)
+def _store(m: Machine, warp: Warp, step: Step, begin: float) -> float:
+    """Write sectors to the L2; return when they have left the SM.
+
+    Their lines wait in a queue for the port. A sector that the warp stores to again meanwhile
+    leaves once, and takes the L2 less time if all of its bytes are written then.
+    """
+    begin += step.passes
+    joining, leaving, last, filled = 0.0, _NEVER, 0.0, step.sector_bytes
+    if step.repeats:
+        for back in range(FARTHEST_STORE):
+            if back < warp.stores and step.repeated[back] > 0.0:
+                before = (warp.stores - 1 - back) % FARTHEST_STORE
+                if warp.left[before] > begin:
+                    since = _later(warp.leaving[before], begin)
+                    last = _later(last, warp.left[before])
+                    waiting = (last - since) / (last - warp.leaving[before])
+                    joining += step.repeated[back] * waiting
+                    leaving = _sooner(leaving, since)
+                    filled = _later(filled, warp.filled[before] + step.sector_bytes)
+    whole, left = _whole_written(step), 1.0 - joining
+    is_part = step.sector_bytes < _WHOLE_BYTES
+    if is_part and filled >= _WHOLE_BYTES:
+        m.write_free -= joining * (step.part_written - whole) * m.write_sector_clocks
+    if left > _NONE_LEFT:
+        start = _later(_later(begin, m.store_port_free), m.write_free - m.backlog)
+        passed = step.sectors + (step.lines if is_part else 0.0)
+        last = start + passed * left * m.store_port_sector_clocks
+        leaving, m.store_port_free = _sooner(leaving, start), last
+        m.left_sectors += step.sectors * left
+        written = (step.part_written if is_part else whole) * left
+        m.write_free = _later(start, m.write_free) + written * m.write_sector_clocks
+        if step.unit == _MEMORY:
+            queued = m.queued_lines * (last - start) / (step.lines * left)
+            m.l1_free = _later(m.l1_free, last - queued)
+    number = warp.stores % FARTHEST_STORE
+    warp.leaving[number], warp.left[number], warp.filled[number] = leaving, last, filled
+    warp.stores += 1
+    end = _later(last, m.write_free)
+    m.dram_free = _later(m.dram_free, end) + step.sectors * step.written * m.dram_byte_clocks
+    _load_dram(m, end, step.sectors * step.written)
+    m.drained = _later(m.drained, last)
+    return m.store_port_free
+
+
+@compiled(inline=False)
+def _copy_out(m: Machine, step: Step, begin: float) -> float:
+    """Copy sectors to the L2, past the L1; return when they have left the SM."""
+    end = _write(m, step, begin + step.passes, step.sectors, _whole_written(step))
     m.dram_free = _later(m.dram_free, end) + step.sectors * step.written * m.dram_byte_clocks
     _load_dram(m, end, step.sectors * step.written)
     m.drained = _later(m.drained, end)
@@ -690,7 +752,7 @@ def _store(m: Machine, step: Step, begin: float) -> float:
 @compiled(inline=False)
 def _atomic(m: Machine, step: Step, begin: float) -> float:
     """Operate on sectors at the L2; return when the old values of all lines are there."""
-    end = _write(m, step, begin + step.passes)
+    end = _write(m, step, begin + step.passes, step.sectors, _whole_written(step))
     m.atomic_free = _later(m.atomic_free, end) + step.serial
     end = m.atomic_free
     m.l1_free = _later(m.l1_free, end - m.backlog)

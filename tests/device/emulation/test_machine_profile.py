@@ -158,3 +158,25 @@ def test_an_instruction_whose_predicate_is_off_asks_for_nothing() -> None:
                 sectors += count * profile.accesses[place].sectors
     assert issues == pytest.approx(9)  # for 6 requests
     assert sectors == pytest.approx(48 + 2 * 6, rel=0.01)
+
+
+def test_a_request_of_no_lane_takes_a_wavefront() -> None:
+    """Two of eight warps store to shared memory, with two lanes to each bank; all take part."""
+    source = """extern "C" __global__ void k(float *y)
+    {
+        extern __shared__ float words[];
+        int t = threadIdx.x;
+        if (t < 64) words[2 * t] = t;
+        __syncthreads();
+        y[blockIdx.x * 256 + t] = words[t];
+    }
+    """
+    launch = launches.launch_of(
+        source,
+        Buffer("y", (4 * THREADS,), "float32", "out"),
+        blocks=4,
+        threads=THREADS,
+        shared=4 * THREADS,
+    )
+
+    assert access_of(profile_of(launch), "STS").passes == pytest.approx((2 * 2 + 6 * 1) / 8)
