@@ -643,6 +643,13 @@ def _load_dram(m: Machine, clock: float, size: float) -> None:
 
 
 @compiled(inline=True)
+def _write_to_dram(m: Machine, step: Step, clock: float) -> None:
+    """Let DRAM write what it will sooner or later of sectors that reach the L2."""
+    m.dram_free = _later(m.dram_free, clock) + step.sectors * step.written * m.dram_byte_clocks
+    _load_dram(m, clock, step.sectors * step.written)
+
+
+@compiled(inline=True)
 def _queued(m: Machine) -> float:
     """The mean time that a read waits in front of DRAM, for reads (M/D/1) and for writes."""
     load = _sooner(m.dram_load / m.dram_window, _MOST_LOAD)
@@ -660,19 +667,11 @@ def _pass_port(m: Machine, begin: float, sectors: float, clocks: float) -> float
 
 
 @compiled(inline=True)
-def _write(m: Machine, step: Step, begin: float, sectors: float, written: float) -> float:
-    """Pass sectors through the SM's port and to the L2; return when.
-
-    Args:
-        m: The SM.
-        step: The instruction.
-        begin: The clock from which they may pass.
-        sectors: How many pass the port.
-        written: How many the L2 takes the time of.
-    """
+def _write(m: Machine, step: Step, begin: float) -> float:
+    """Pass sectors that are written through the SM's port and to the L2; return when."""
     start = _later(begin, m.store_port_free)
-    m.store_port_free = start + sectors * m.store_port_sector_clocks
-    m.write_free = _later(start, m.write_free) + written * m.write_sector_clocks
+    m.store_port_free = start + step.sectors * m.store_port_sector_clocks
+    m.write_free = _later(start, m.write_free) + _whole_written(step) * m.write_sector_clocks
     end = _later(m.store_port_free, m.write_free)
     _hold_up_l1(m, step, end)
     return end
@@ -733,8 +732,7 @@ def _store(m: Machine, warp: Warp, step: Step, begin: float) -> float:
     warp.leaving[number], warp.left[number], warp.filled[number] = leaving, last, filled
     warp.stores += 1
     end = _later(last, m.write_free)
-    m.dram_free = _later(m.dram_free, end) + step.sectors * step.written * m.dram_byte_clocks
-    _load_dram(m, end, step.sectors * step.written)
+    _write_to_dram(m, step, end)
     m.drained = _later(m.drained, last)
     return m.store_port_free
 
@@ -742,9 +740,8 @@ def _store(m: Machine, warp: Warp, step: Step, begin: float) -> float:
 @compiled(inline=False)
 def _copy_out(m: Machine, step: Step, begin: float) -> float:
     """Copy sectors to the L2, past the L1; return when they have left the SM."""
-    end = _write(m, step, begin + step.passes, step.sectors, _whole_written(step))
-    m.dram_free = _later(m.dram_free, end) + step.sectors * step.written * m.dram_byte_clocks
-    _load_dram(m, end, step.sectors * step.written)
+    end = _write(m, step, begin + step.passes)
+    _write_to_dram(m, step, end)
     m.drained = _later(m.drained, end)
     return m.store_port_free
 
@@ -752,7 +749,7 @@ def _copy_out(m: Machine, step: Step, begin: float) -> float:
 @compiled(inline=False)
 def _atomic(m: Machine, step: Step, begin: float) -> float:
     """Operate on sectors at the L2; return when the old values of all lines are there."""
-    end = _write(m, step, begin + step.passes, step.sectors, _whole_written(step))
+    end = _write(m, step, begin + step.passes)
     m.atomic_free = _later(m.atomic_free, end) + step.serial
     end = m.atomic_free
     m.l1_free = _later(m.l1_free, end - m.backlog)
