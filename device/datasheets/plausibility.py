@@ -55,6 +55,8 @@ RANGES = (
     Range("max_threads_per_block", 32, 2**16, "the number of threads"),
     Range("max_threads_per_multiprocessor", 32, 2**16, "the number of threads"),
     Range("max_blocks_per_multiprocessor", 1, 2**10, "the number of blocks"),
+    Range("l1_queued_store_lines", 1, 2**16, "the number of lines"),
+    Range("tensor_type_loads", 1e-3, 1e3, "the load over that of BF16"),
 )
 """The first whose ending fits a field applies to it. They are wide: they find the wrong unit, not
 the wrong figure."""

@@ -252,6 +252,14 @@ def test_figures_that_a_file_does_not_give_are_assumed(hand_written):
         (("= 68", "= 0"), "multiprocessor_count must be from 1 to 10000, got 0"),
         (("= 68", "= nan"), "multiprocessor_count must be int, got nan"),
         (("7.603e11", "nan"), "got nan: it is in bytes per second"),
+        (
+            ("multiprocessor_count = { value = 68", "l1_queued_store_lines = { value = -28.0"),
+            "from 1 to 65536, got -28: it is the number of lines",
+        ),
+        (
+            ("multiprocessor_count = { value = 68", "tensor_type_loads = { value = { tf32 = 0 }"),
+            "tensor_type_loads, tf32, must be from 0.001 to 1000, got 0: it is the load",
+        ),
         (("clock_rate_hz", "clock_hz"), "unknown figure 'clock_hz'.*clock_rate_hz"),
     ],
 )
