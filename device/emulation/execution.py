@@ -186,8 +186,13 @@ class Execution:
                 "one, as in --device 0, or a file with PTX"
             )
         source = source_lines(launch.source)
-        in_cluster = launch.cluster_blocks > 1
-        program = _load_program(compiled.ptx, launch.entry, tuple(source), in_cluster)
+        program = _load_program(
+            compiled.ptx,
+            launch.entry,
+            tuple(source),
+            launch.cluster_blocks > 1,
+            compiled.architecture,
+        )
         program = adapt(program) if adapt else program
         return cls(launch, program, seed, source, budget)
 
@@ -618,11 +623,18 @@ def _copy_with_padding(array: NDArray[Any]) -> NDArray[Any]:
 
 
 @lru_cache(maxsize=32)
-def _load_program(ptx: str, entry: str, source: tuple[str, ...], in_cluster: bool) -> Program:
+def _load_program(
+    ptx: str,
+    entry: str,
+    source: tuple[str, ...],
+    in_cluster: bool,
+    compute_capability: tuple[int, int],
+) -> Program:
     """The program of a kernel, for one launch after another."""
     own_lines = source == tuple(source_lines(ptx))
     cooperative = waits_for_grid(ptx, entry)
-    return load_program(parser.parse_ptx(ptx, own_lines), entry, source, cooperative, in_cluster)
+    module = parser.parse_ptx(ptx, own_lines)
+    return load_program(module, entry, source, cooperative, in_cluster, compute_capability)
 
 
 def _block_bytes(launch: Launch, program: Program) -> int:

@@ -225,8 +225,8 @@ class MatrixProduct:
 
 OLDER_SUMS = ".before_sm_90"
 """Follows the opcode of a product that is summed as before Hopper."""
-HOPPER = 90
-"""The number of its architecture, `sm_90`."""
+HOPPER = (9, 0)
+"""Its compute capability."""
 
 
 def with_older_sums(product: MatrixProduct) -> MatrixProduct:

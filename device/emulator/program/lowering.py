@@ -65,7 +65,11 @@ class _FlatBody:
 
 
 def lower(
-    module: Module, entry: PtxFunction, source: Sequence[str] = (), in_cluster: bool = False
+    module: Module,
+    entry: PtxFunction,
+    source: Sequence[str],
+    in_cluster: bool,
+    older_sums: bool,
 ) -> PtxFunction:
     """The kernel with calls inlined and macros expanded.
 
@@ -74,12 +78,13 @@ def lower(
         entry: The kernel.
         source: The CUDA source's lines, for messages.
         in_cluster: Whether its launch has clusters.
+        older_sums: Whether tensor cores sum as before Hopper.
 
     Raises:
         PtxError: An opcode is not in the table, or a called function has no body here: the message
             names the PTX line and the CUDA source line.
     """
-    lowering = _Lowering(module, source, in_cluster)
+    lowering = _Lowering(module, source, in_cluster, older_sums)
     flat = lowering.body(entry, ())
     return with_call_stack(flat, lowering.functions_with_frames(), lowering.calls.may_return_to)
 
@@ -142,10 +147,11 @@ def operand_error(instruction: Instruction, source: Sequence[str] = ()) -> PtxEr
 class _Lowering:
     """Flattens one kernel; each function is flattened once and copied to its call sites."""
 
-    def __init__(self, module: Module, source: Sequence[str], in_cluster: bool) -> None:
-        self._module, self._source, self._in_cluster = module, source, in_cluster
-        architecture = re.match(r"sm_(\d+)", module.target)
-        self._older = architecture is not None and int(architecture[1]) < tensor.HOPPER
+    def __init__(
+        self, module: Module, source: Sequence[str], in_cluster: bool, older_sums: bool
+    ) -> None:
+        self._module, self._source = module, source
+        self._in_cluster, self._older_sums = in_cluster, older_sums
         self.calls = CallGraph(module)
         self._flat: dict[str, PtxFunction] = {}
         self._framed: dict[str, Instruction] = {}  # a call of each function that has frames
@@ -193,9 +199,9 @@ class _Lowering:
         )
 
     def _as_summed(self, instruction: Instruction) -> Instruction:
-        """A product of a warp with the sums of the architecture."""
+        """A product of a warp with the sums of the device."""
         opcode = instruction.opcode
-        if not self._older or not opcode.startswith(("mma.", "wmma.mma.")):
+        if not self._older_sums or not opcode.startswith(("mma.", "wmma.mma.")):
             return instruction
         older = opcode.replace(" result", f"{tensor.OLDER_SUMS} result")
         return instruction if table.find_row(older) is None else replace(instruction, opcode=older)

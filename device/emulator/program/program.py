@@ -15,6 +15,7 @@ from memlab.device.emulator.isa.asynchronous.bulk_copies import PIECE_BYTES, VIE
 from memlab.device.emulator.isa.asynchronous.warpgroup import is_factor_load
 from memlab.device.emulator.isa.rows import CLUSTER_VIEW
 from memlab.device.emulator.isa.special_registers import is_special
+from memlab.device.emulator.isa.tensor import HOPPER, OLDER_SUMS
 from memlab.device.emulator.isa.unsupported import unsupported_hint
 from memlab.device.emulator.program.access_merging import merged_widths
 from memlab.device.emulator.program.call_stack import STACK_POINTER
@@ -176,6 +177,7 @@ def load_program(
     source: Sequence[str] = (),
     cooperative: bool = False,
     in_cluster: bool = False,
+    compute_capability: tuple[int, int] = HOPPER,
 ) -> Program:
     """Decode an entry; a kernel that cannot run is refused here, before launch.
 
@@ -186,6 +188,8 @@ def load_program(
         cooperative: Whether its launch is cooperative, which gives it `GRID_WORKSPACE`.
         in_cluster: Whether its launch has clusters: then addresses of shared variables name the
             block.
+        compute_capability: That of the device, whose driver compiles the PTX: the tensor cores of
+            each architecture sum in their own way, whatever target the PTX was made for.
 
     Raises:
         PtxError: There is no such entry, or an opcode is not in the table: the message names the
@@ -195,7 +199,8 @@ def load_program(
         raise PtxError(f"no kernel {name!r} in this PTX; {suggest_nearest(name, module.entries)}")
     written = module.entries[name]
     _check_variables(module.variables, {n for i in written.instructions for n in _symbols(i)})
-    entry = lower(module, written, source, in_cluster)
+    older_sums = compute_capability < HOPPER
+    entry = lower(module, written, source, in_cluster, older_sums)
     rows = [instruction_row(instruction, source) for instruction in entry.instructions]
     for instruction in entry.instructions:
         guard = instruction.guard
@@ -260,7 +265,7 @@ def load_program(
         const=const,
         const_image=bytes(image),
         globals=tuple(in_global),
-        digest=module.digest + " in a cluster" * in_cluster,
+        digest=module.digest + " in a cluster" * in_cluster + OLDER_SUMS * older_sums,
         in_cluster=in_cluster,
     )
 

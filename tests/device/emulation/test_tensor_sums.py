@@ -8,20 +8,37 @@ import pytest
 
 import memlab
 from benchmarks.tensor_sums.kernels import Kernel
+from memlab.device.compiler.compile import compile_kernel
+from memlab.device.compiler.translation_unit import TranslationUnit
 
 OLDER = ("rtx3070", "a100", "l4")
 
 
-def first_sum(kernel: Kernel, terms: list[float], added: float, device: str, folder: Path) -> float:
-    """D[0, 0] where the terms are those of row 0 of A, B is all ones, and C all the addend."""
+def first_sum(
+    kernel: Kernel,
+    terms: list[float],
+    added: float,
+    device: str,
+    folder: Path,
+    ptx_of: tuple[int, int] | None = None,
+) -> float:
+    """D[0, 0] where the terms are those of row 0 of A, B is all ones, and C all the addend.
+
+    The device gets PTX made for the compute capability `ptx_of`; None for its own.
+    """
     of = {"f16": np.float16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn}[kernel.of_a]
     a, b = np.zeros((kernel.rows, kernel.depth), of), np.ones((kernel.columns, kernel.depth), of)
     a[0, : len(terms)] = terms
     assert [*a[0, : len(terms)].astype(float)] == terms
     c = np.full((kernel.rows, kernel.columns), added, np.float32)
-    (folder / "product.cu").write_text(kernel.source)
+    file = folder / "product.cu"
+    file.write_text(kernel.source)
+    if ptx_of is not None:
+        unit = TranslationUnit(kernel.source, str(file), ptx_of)
+        file = folder / "product.ptx"
+        file.write_text(compile_kernel(unit, "product").ptx)
     run = memlab.run(
-        f"{folder / 'product.cu'}:product",
+        f"{file}:product",
         grid=1,
         block=32,
         args=[*(m.view(np.uint32) for m in (a, b, c)), np.zeros(32, np.uint32),
@@ -29,7 +46,8 @@ def first_sum(kernel: Kernel, terms: list[float], added: float, device: str, fol
         device=device,
         keep=False,
     )  # fmt: skip
-    return float(run.outputs["out"].view(np.float32)[0, 0])
+    (found,) = run.outputs.arrays.values()
+    return float(found.view(np.float32)[0, 0])
 
 
 HALF = Kernel("mma", 8, 16, "f32", "f16", "f16")
@@ -44,6 +62,15 @@ def test_a_term_25_places_below_the_largest_counts_on_hopper_alone(
     """Eight terms of 2^-25: the unit is 2^-25 beside 1 on Hopper, and 2^-24 before."""
     found = first_sum(HALF, [2.0**-24] * 8, 2.0, device, tmp_path)  # all twice as large
     assert found == 2 * expected
+
+
+def test_ptx_for_an_earlier_gpu_sums_as_the_device_that_its_driver_compiles_for(
+    tmp_path: Path,
+) -> None:
+    """An H100 compiles PTX for sm_80 to its own instructions."""
+    small = [2.0**-24] * 8
+    assert first_sum(HALF, small, 2.0, "h100", tmp_path, ptx_of=(8, 0)) == 2 + 2.0**-21
+    assert first_sum(HALF, small, 2.0, "a100", tmp_path, ptx_of=(8, 0)) == 2
 
 
 @pytest.mark.parametrize(
