@@ -114,6 +114,8 @@ def check_launch(
                 notes.append(builder.left_out_by_data(output, missing))
             elif missing.size:
                 findings.append(builder.never_written(output, missing))
+    if "memcheck" in tools:
+        notes += builder.overruns()
     if whole and stop is None and "memcheck" in tools:
         notes += builder.leaks()
     return CheckReport(
@@ -345,6 +347,16 @@ class _FindingBuilder:
             f"{missing.size:,} of {_element_count((output.elements,))} of {output.name} are not "
             "written, as the data decides; if they keep their values, declare inout:"
         )
+
+    def overruns(self) -> Iterator[str]:
+        """The notes on tensor copies that write behind the rows of their tensors."""
+        for (step, array), size in self.checker.overruns().items():
+            line = self.execution.program.steps[step].instruction.source_line
+            yield (
+                f"the tensor copy at line {line} also writes {size} {plural(size, 'byte')} of "
+                f"{self.names.arrays('global')[array].name} behind the end of each row of its "
+                "tensor: it moves pieces of 16 bytes as a whole"
+            )
 
     def leaks(self) -> Iterator[str]:
         """The note on allocations of the kernel that it does not free."""

@@ -99,7 +99,8 @@ class CheckReport(Presentable):
         findings: The findings, in the order of `TOOLS`, then of lines.
         verification: The comparison of the outputs with the references, where there are any.
         notes: What is no mistake by itself, but may be meant otherwise: outputs with elements that
-            no thread wrote, where the data decides which.
+            no thread wrote, where the data decides which; tensor copies that write behind the rows
+            of their tensors; allocations of the heap that are not freed.
     """
 
     kernel: str

@@ -48,7 +48,7 @@ from memlab.device.emulator.checks.undefined_values import (
 from memlab.device.emulator.codegen.check_layout import THREAD_BITS
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE
 from memlab.device.emulator.isa.asynchronous.warpgroup import is_factor_load
-from memlab.device.emulator.machine.access_watch import WatchedAccess
+from memlab.device.emulator.machine.access_watch import MemoryInstruction, WatchedAccess
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory
 from memlab.device.emulator.machine.observer import Action, ExecutionPolicy
@@ -86,7 +86,7 @@ class Checker(ExecutionPolicy):
         """
         self._program, self._selected_tools = analyze(program), tools
         self._watched = find_watched_instructions(program, frozenset(tools))
-        self._global_bytes = global_memory.data.size
+        self._memory, self._overruns = global_memory, dict[tuple[int, int], int]()
         self._observations = Observations(
             self._program.lines,
             {space: np.array([start for start, _ in e]) for space, e in extents.items()},
@@ -95,8 +95,9 @@ class Checker(ExecutionPolicy):
         numbers = {array.name: number for number, array in enumerate(global_memory.allocations)}
         self._origins, self._numbers_by_name = origins, numbers
         read_only = {numbers[name] for name in inputs if name in numbers}
-        self._heap = global_memory.heap
-        self._bounds = BoundsCheck(self._observations, extents, origins, read_only, self._heap)
+        self._bounds = BoundsCheck(
+            self._observations, extents, origins, read_only, global_memory.heap
+        )
         self._initialisation = None
         if "initcheck" in tools:
             widths = {
@@ -240,7 +241,7 @@ class Checker(ExecutionPolicy):
         if instruction.size == unit_bytes and not instruction.is_box:
             units = position // unit_bytes
         else:
-            each = instruction.rows[:, None] + np.arange(0, instruction.size, unit_bytes)
+            each = instruction.rows[:, None] + np.arange(0, instruction.touched, unit_bytes)
             units = (position[:, None] + each.reshape(-1)) // unit_bytes
 
         def values() -> Lanes:
@@ -263,6 +264,8 @@ class Checker(ExecutionPolicy):
         )
         if self._initialisation is not None:
             self._initialisation.access(permitted)
+        if instruction.touched > instruction.size:
+            self._note_overrun(instruction, int(address[0]))
         if self._races is not None and segment.name != "local":
             self._races.access(permitted, index in self._program.async_copies)
             self._native.noted(segment.name, instruction.kind)
@@ -329,7 +332,7 @@ class Checker(ExecutionPolicy):
     @property
     def memory_bytes(self) -> int:
         """Bytes to remember every access to global memory, once all of it was touched."""
-        units = self._global_bytes // self._program.unit_bytes["global"]
+        units = self._memory.data.size // self._program.unit_bytes["global"]
         races = 0 if self._races is None else 8 * (4 if self._group else 3)
         return units * (races + (self._initialisation is not None) + 4)
 
@@ -363,9 +366,15 @@ class Checker(ExecutionPolicy):
 
     def leaks(self) -> tuple[int, int]:
         """The allocations of the heap that are not freed, and their bytes."""
-        if self._heap is None:
-            return 0, 0
-        return self._heap.allocations, self._heap.allocated_bytes
+        heap = self._memory.heap
+        return (0, 0) if heap is None else (heap.allocations, heap.allocated_bytes)
+
+    def overruns(self) -> dict[tuple[int, int], int]:
+        """The bytes that writes of boxes reach behind rows of their tensors, inside the array.
+
+        They are by the instruction and the number of the array.
+        """
+        return self._overruns
 
     def writes_to(self, name: str) -> frozenset[int]:
         """The instructions that may write to an array of global memory."""
@@ -464,6 +473,15 @@ class Checker(ExecutionPolicy):
                 pending_groups = count.bits
             return lambda mask: races.wait(mask, pending_groups)
         return lambda mask: None
+
+    def _note_overrun(self, instruction: MemoryInstruction, address: int) -> None:
+        """Keep that a box is written up to bytes of its array that lie behind its tensor."""
+        end = address + int(instruction.rows[0]) + instruction.size
+        array = self._memory.array_number(end)
+        if array is not None:
+            of = self._memory.allocations[array]
+            written = min(instruction.touched - instruction.size, of.address + of.size - end)
+            self._overruns[instruction.index, array] = written
 
     def _note_trap(self, index: int, action: Action, mask: Lanes) -> None:
         """Lanes stop the kernel; nothing else runs then."""

@@ -19,7 +19,11 @@ from memlab.device.emulator.isa.address_space import (
     split_by_space,
 )
 from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access, is_multicast
-from memlab.device.emulator.isa.asynchronous.tensor_copies import is_tensor_access, takes_pixels
+from memlab.device.emulator.isa.asynchronous.tensor_copies import (
+    PIECE_BYTES,
+    is_tensor_access,
+    takes_pixels,
+)
 from memlab.device.emulator.machine.boxes import BoxPart, parts_of
 from memlab.device.emulator.machine.memory import Lanes, Mask, Segment
 from memlab.device.emulator.machine.observer import Action, ExecutionPolicy, Observer
@@ -68,6 +72,13 @@ class MemoryInstruction:
     def is_box(self) -> bool:
         """Whether it accesses the box of a tensor copy, whose size needs no alignment."""
         return self.rows is not _ONE_ROW
+
+    @property
+    def touched(self) -> int:
+        """Bytes of each range that it reads or writes: in a box, pieces are written as a whole."""
+        if not self.is_box or self.kind == "load":
+            return self.size
+        return -(-self.size // PIECE_BYTES) * PIECE_BYTES
 
     @property
     def extent(self) -> tuple[int, int]:

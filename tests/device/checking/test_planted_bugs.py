@@ -46,6 +46,13 @@ def test_the_fixed_twin_has_no_finding(planted: Planted) -> None:
     assert report.verification.status in ("passed", "skipped")
 
 
+def test_a_tensor_copy_that_writes_past_its_extent_is_noted() -> None:
+    """Eleven columns of 4 bytes end 4 bytes before a piece of 16 does."""
+    (note,) = check("tensor_store_past_extent", fixed=True).notes
+    assert "at line 15 also writes 4 bytes of b behind the end of each row" in note
+    assert check("tensor_store_reuse", fixed=True).notes == ()
+
+
 def test_every_file_plants_a_bug() -> None:
     """A file without a bug would pass the test above."""
     assert all(planted.bugs or planted.verification == "failed" for planted in PLANTED)
