@@ -1,19 +1,19 @@
 """The command `python -m benchmarks.truth`: prepare and make measurements, compare with them.
 
-    python -m benchmarks.truth compare [--held-out [2|3] | --all] [--jobs N] [--cache FOLDER]
+    python -m benchmarks.truth compare [--held-out [2|3|4] | --all] [--jobs N] [--cache FOLDER]
                                        [--only TEXT ...] [--operations] [--stalls] [--errors FILE]
                                        [--device NAME | FILE.toml] [--measured TABLE.csv]
     python -m benchmarks.truth data FOLDER
-    python -m benchmarks.truth prepare FOLDER [--only TEXT ...] [--held-out [2|3]]
+    python -m benchmarks.truth prepare FOLDER [--only TEXT ...] [--held-out [2|3|4]]
     python -m benchmarks.truth measure FOLDER TABLE.csv [--seconds N]
 
-`prepare` compiles launches to a folder; `measure` runs them on the GPU of the machine that it
-runs on, under Nsight Compute; the table belongs to `docs/results/h200-truth.csv`, that of the
-kinds `operations` and `atomics` to `h200-operations.csv`, those of the second and the third set
-that were put aside to `h200-held-out.csv` and `h100-held-out-3.csv`. `compare` runs the launches on
-the emulated device that was measured, or with `--device` and `--measured` those that another GPU
-ran on it, emulated; with `--operations` it lists integer operations, 16-bit FLOPs and instructions
-by pipe. `data` writes the arrays that launches read from files, for `memlab run`.
+`prepare` compiles launches to a folder; `measure` runs them on the GPU of the machine that it runs
+on, under Nsight Compute; the table belongs to `docs/results/h200-truth.csv`, that of the kinds
+`operations` and `atomics` to `h200-operations.csv`, those of the later sets that were put aside to
+the tables with `held-out` in their names. `compare` runs the launches on the emulated device that
+was measured, or with `--device` and `--measured` those that another GPU ran on it, emulated; with
+`--operations` it lists integer operations, 16-bit FLOPs and instructions by pipe. `data` writes the
+arrays that launches read from files, for `memlab run`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
         "type": int,
         "const": cases.FIRST_ASIDE,
         "choices": tuple(cases.SETS),
-        "help": "the launches put aside alone: at first, later (2) or last (3)",
+        "help": "the launches put aside alone: at first, later (2), third (3) or last (4)",
     }
     comparing = commands.add_parser("compare", help="compare the emulated with the measured")
     comparing.add_argument("--held-out", **aside)

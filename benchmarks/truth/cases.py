@@ -21,15 +21,20 @@ from memlab.kernels.user.kernel import UserKernel, apply_launch_options
 from memlab.launching import prepare_launch
 
 FOLDER = Path(__file__).parents[2] / "tests" / "data" / "truth"
-USED, FIRST_ASIDE, SECOND_ASIDE, THIRD_ASIDE = range(4)
+USED, FIRST_ASIDE, SECOND_ASIDE, THIRD_ASIDE, FOURTH_ASIDE = range(5)
 """The sets of launches."""
 SETS = {
     FIRST_ASIDE: "put aside",
     SECOND_ASIDE: "put aside later",
-    THIRD_ASIDE: "put aside last",
+    THIRD_ASIDE: "put aside third",
+    FOURTH_ASIDE: "put aside last",
 }
 """The sets that were put aside, in words."""
-LATER_FOLDERS = {SECOND_ASIDE: FOLDER / "held-out", THIRD_ASIDE: FOLDER / "held-out-3"}
+LATER_FOLDERS = {
+    SECOND_ASIDE: FOLDER / "held-out",
+    THIRD_ASIDE: FOLDER / "held-out-3",
+    FOURTH_ASIDE: FOLDER / "held-out-4",
+}
 """The launches of each set that was put aside as a whole."""
 OTHER_DEVICES = {THIRD_ASIDE: "h100"}
 """The datasheets of the devices that sets were measured on, if it is not `DATASHEET`."""
@@ -47,7 +52,7 @@ class Case:
         kind: The kind of kernel, by which errors are grouped.
         words: The words after `memlab run`; empty for a kernel of the catalog.
         held_out: Its set: those that the models were made with, or those that were put aside at
-            first, later or last, whose errors are looked at only when the models are complete.
+            first, later, third or last, whose errors are looked at only when models are complete.
         folder: Where its files are.
     """
 

@@ -94,6 +94,43 @@ def _levels(generator: np.random.Generator) -> NDArray[Any]:
     return np.select([drawn < 0.1, drawn < 0.2], [2, 3], -1).astype(np.int32)
 
 
+def _vertices(generator: np.random.Generator) -> NDArray[Any]:
+    """The first edge and the number of edges, 1 to 11, of a million vertices."""
+    counts = generator.integers(1, 12, 1_000_000, np.int32)
+    return np.stack([np.cumsum(counts, dtype=np.int32) - counts, counts], axis=1)
+
+
+def _boxes() -> list[list[int]]:
+    """For each box of a cube of 10 by 10 by 10 the boxes that touch it."""
+    side = range(10)
+    steps = [(dz, dy, dx) for dz in (-1, 0, 1) for dy in (-1, 0, 1) for dx in (-1, 0, 1)]
+    return [
+        [
+            100 * (z + dz) + 10 * (y + dy) + x + dx
+            for dz, dy, dx in steps
+            if (dz, dy, dx) != (0, 0, 0) and {z + dz, y + dy, x + dx} <= {*side}
+        ]
+        for z in side
+        for y in side
+        for x in side
+    ]
+
+
+def _box_neighbours(generator: np.random.Generator) -> NDArray[Any]:
+    """The boxes that touch each box, 26 places a box, of which those at the border leave some."""
+    return np.array([row + [0] * (26 - len(row)) for row in _boxes()], np.int32)
+
+
+def _cell_neighbours(generator: np.random.Generator) -> NDArray[Any]:
+    """Four neighbours of each of 97,152 cells, most of them near; -1 and -2 are borders."""
+    cells = 97_152
+    near = np.arange(cells) + generator.normal(0, 400, (4, cells)).astype(np.int64)
+    drawn = generator.random((4, cells))
+    far = generator.integers(0, cells, (4, cells))
+    chosen = np.select([drawn < 0.01, drawn < 0.02, drawn < 0.1], [-1, -2, far], near % cells)
+    return chosen.astype(np.int32)
+
+
 SPARSE: Mapping[str, Callable[[np.random.Generator], tuple[NDArray[Any], NDArray[Any]]]] = {
     "random": _random_matrix,
     "mesh": _mesh_matrix,
@@ -114,6 +151,10 @@ MAKERS: Mapping[str, Callable[[np.random.Generator], NDArray[Any]]] = {
     "cycle-16m": lambda generator: _cycle(generator, 1 << 24),
     "cycle-1m": lambda generator: _cycle(generator, 1 << 20),
     "levels": _levels,
+    "vertices": _vertices,
+    "box-counts": lambda generator: np.array([len(row) for row in _boxes()], np.int32),
+    "box-neighbours": _box_neighbours,
+    "cell-neighbours": _cell_neighbours,
 }
 """Other arrays by name."""
 
