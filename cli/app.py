@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
+import gc
 import os
 import sys
 import traceback
@@ -145,12 +147,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, print errors on stderr and return the exit code.
 
     Args:
-        arguments: The words after `memlab`; None takes those of the process.
+        arguments: The words after `memlab`; None takes those of the process, which ends with the
+            command.
 
     Returns:
         0 done, 1 a finding, 2 wrong usage, 3 device or back end not available, 130 interrupted,
         141 stdout closed by its reader.
     """
+    if arguments is None:
+        # At its end, Python would look for garbage among all objects: 0.1 s, and nobody needs it.
+        atexit.register(gc.freeze)
     _open_closed_streams()
     warnings.formatwarning = _format_warning
     use_stand_ins()

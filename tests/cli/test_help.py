@@ -161,3 +161,23 @@ def test_help_imports_nothing_heavy() -> None:
     )
 
     assert HEAVY.isdisjoint(done.stderr.split())
+
+
+def test_nothing_is_collected_at_the_end_of_a_command() -> None:
+    program = (
+        "import sys, gc; from memlab.cli.app import main; gc.disable()\n"
+        "class Ring:\n"
+        "    def __del__(self): print('collected')\n"
+        "ring = Ring(); ring.itself = ring; sys.argv[1:] = ['--version']\n"
+    )
+
+    texts = [
+        subprocess.run(
+            [sys.executable, "-c", program + end], capture_output=True, text=True, check=True
+        ).stdout
+        for end in ("main()", "main(['--version'])")
+    ]
+
+    assert texts[0].startswith("memlab ")
+    assert "collected" not in texts[0]
+    assert texts[1].endswith("collected\n")  # a process that goes on with something else
