@@ -300,8 +300,7 @@ def _check_records(
         record["uses_marks"] = index in uses
         if step.row.kind not in ACCESS_KINDS:
             continue
-        operands = step.instruction.operands
-        address = next(operand for operand in operands if isinstance(operand, Address))
+        address = step.address
         record["offset"], record["register"] = address.offset, -1
         if isinstance(address.base, Register):
             record["register"] = layout.offsets[address.base.name]

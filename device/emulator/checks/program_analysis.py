@@ -26,7 +26,7 @@ from memlab.device.emulator.program.program import (
     Program,
     bytes_moved,
 )
-from memlab.device.emulator.ptx.parser import Address, Symbol
+from memlab.device.emulator.ptx.parser import Symbol
 
 TRACKED_SPACES = ("global", "shared", "local")
 """State spaces whose contents the tools follow."""
@@ -225,10 +225,10 @@ def _is_watched(program: Program, step: DecodedInstruction, tools: Collection[st
 
 def _is_inside_a_variable(program: Program, step: DecodedInstruction) -> bool:
     """Whether an access to constant memory or to arguments names a place that is in bounds."""
-    address = next(o for o in step.instruction.operands if isinstance(o, Address))
-    if not isinstance(address.base, Symbol):
+    base = step.address.base
+    if not isinstance(base, Symbol):
         return False
-    name, start = address.base.name, address.base.offset + address.offset
+    name, start = base.name, base.offset + step.address.offset
     spaces = (program.const, program.parameters, program.arguments)
     place = next((offsets[name] for offsets in spaces if name in offsets), 0) + start
     sizes = {variable.name: variable.size for variable in program.parameter_variables}

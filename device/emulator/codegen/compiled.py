@@ -133,14 +133,18 @@ class Compiled(Generic[F]):
         result = item_of(hints.pop("return"))
         return {name: item_of(hint) for name, hint in hints.items()}, result
 
+    @property
+    def type(self) -> ir.FunctionType:
+        """The type of its machine code."""
+        arguments, result = self.signature
+        return ir.FunctionType(type_of(result), list(map(type_of, arguments.values())))
+
     def declared(self, module: ir.Module) -> ir.Function:
         """The function in a module; where it is new there, with all that it calls."""
         known = module.globals.get(self.name)
         if known is not None:
             return known
-        arguments, result = self.signature
-        kind = ir.FunctionType(type_of(result), list(map(type_of, arguments.values())))
-        function = ir.Function(module, kind, self.name)
+        function = ir.Function(module, self.type, self.name)
         function.attributes.add("nounwind")
         if not self.exported:
             function.linkage = "internal"

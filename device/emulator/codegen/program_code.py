@@ -49,7 +49,6 @@ from memlab.device.emulator.program.program import (
     instructions_in_loops,
     reach_of,
 )
-from memlab.device.emulator.ptx.parser import Address
 
 _CLOCK_STEP = 64  # cycles by which a clock advances at each read, so that timed waits end
 _LARGE_PROGRAM_INSTRUCTIONS = 1000
@@ -288,12 +287,11 @@ def _sites(program: Program) -> NDArray[np.void]:
         if row.kind not in ("load", "store", "atomic", "reduce"):
             continue
         width = bytes_moved(row) // row.vector
-        address = next(o for o in step.instruction.operands if isinstance(o, Address))
         kind = SITE_KINDS.index("atomic" if row.kind == "reduce" else row.kind)
         records.append(
             (
                 index,
-                address.offset,
+                step.address.offset,
                 kind,
                 SPACES.index(row.space),
                 width,

@@ -20,6 +20,7 @@ from memlab.device.emulator.codegen.bulk.loops import bit_loop, count_loop
 from memlab.device.emulator.codegen.bulk.moves import bulk_function
 from memlab.device.emulator.codegen.frame import FrameLayout
 from memlab.device.emulator.codegen.layout import ADDRESSES, Addresses, Context
+from memlab.device.emulator.codegen.memory_code import MEMORY
 from memlab.device.emulator.codegen.records import Pointer, Reference, building
 from memlab.device.emulator.codegen.stretches import Stretch
 from memlab.device.emulator.isa.address_space import map_to_rank
@@ -59,7 +60,6 @@ from memlab.device.emulator.program.program import (
     reach_of,
 )
 from memlab.device.emulator.ptx.parser import (
-    Address,
     DestinationPair,
     Immediate,
     Negated,
@@ -77,19 +77,7 @@ STRETCH_TYPE = ir.FunctionType(I32, [POINTER, POINTER, I32, I64, I64])
 """`context, frame, mask, warp, number`: executes the stretch with a number among the function's;
 returns 0, or 1 where an access is at fault."""
 
-RUNTIME_TYPES: Mapping[str, ir.FunctionType] = {
-    "resolve": ir.FunctionType(ir.VoidType(), [POINTER, POINTER, POINTER, I32, I64]),
-    "load": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, POINTER]),
-    "store": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, POINTER]),
-    "fetch": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, I64, POINTER, POINTER]),
-    "read_bulk": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, I64, POINTER, POINTER]),
-    "place_bulk": ir.FunctionType(I32, [*[POINTER] * 3, I32, I64, *[POINTER] * 3]),
-    "read_box": ir.FunctionType(I32, [*[POINTER] * 3, I32, I64, I64, *[POINTER] * 5]),
-    "write_box": ir.FunctionType(I32, [*[POINTER] * 3, I32, I64, I64, *[POINTER] * 5]),
-    "prepare_atomic": ir.FunctionType(I32, [POINTER, POINTER, POINTER, I32, POINTER]),
-}
-"""The functions of `memory_code` that stretches call."""
-
+_RUNTIME_TYPES = {function.name: function.type for function in MEMORY}
 _WIDEST_ACCESS_BYTES = 32  # that a lane moves at once
 _ALIGNMENT_BYTES = 64
 
@@ -158,6 +146,25 @@ class _Guard:
     holds: Value
     word: ir.Value
     lanes_off: ir.Value
+
+
+@dataclass(frozen=True)
+class _Access:
+    """A load, a store or an atomic operation, with what it gets.
+
+    Attributes:
+        step: The instruction.
+        addresses: Those of the lanes without its offset, `<32 x i64>`.
+        site: Its record.
+        sources: The types of the values that it takes from registers.
+        moved: The type of an element in memory.
+    """
+
+    step: DecodedInstruction
+    addresses: ir.Value
+    site: ir.Value
+    sources: Sequence[ElementType]
+    moved: ElementType
 
 
 class _StretchWriter:
@@ -260,8 +267,6 @@ class _StretchWriter:
         """A load, a store or an atomic operation."""
         b, row, operands = self._b, step.row, step.instruction.operands
         at = 1 if row.kind in ("load", "atomic") else 0
-        address = operands[at]
-        assert isinstance(address, Address)
         moved = element_type((row.to if row.kind == "load" else row.of)[0])
         inputs = () if row.kind == "load" else operands[at + 1 :]
         outputs = operands[0] if at else None
@@ -271,29 +276,20 @@ class _StretchWriter:
             for items, t in zip(parts, row.of, strict=True)
         ]
         results = () if outputs is None else _elements(outputs, row.opcode, row.vector)
-        values = self._buffer("values")
         for number, elements in enumerate(sources):
             for element, value in enumerate(elements):
                 buffer = self._buffer(f"values{number}")
                 place = _element(b, buffer, element, value.type.bits // 8)
                 b.store(value.ir, place, align=_ALIGNMENT_BYTES if value.type.bits > 8 else 32)
-        if sources:
-            values = self._buffer("values0")
-        vectors = self._addresses(address, row.space, row.opcode)
-        site = (self._field("sites") + self._code.sites[index]).start
+        kinds = [elements[0].type for elements in sources]
+        access = _Access(step, self._addresses(step), self._site(index), kinds, moved)
+        buffer = self._buffer("values" if row.kind == "load" else "old")
         if row.request_lanes < WARP_SIZE:
-            lanes = self._mask if guard is None else guard.word
-            results_at = self._buffer("gathered"), len(results) * moved.bits // 8
-            self._call_in_groups(
-                step, address, vectors, site, lanes, values, sources, moved, results_at
-            )
-            values = results_at[0]
-        elif guard is None:
-            self._call(step, address, vectors, site, self._mask, values, sources, moved)
+            buffer = self._buffer("gathered")
+            self._call_in_groups(access, guard, buffer, len(results) * moved.bits // 8)
         else:
-            with b.if_then(b.icmp_unsigned("!=", guard.word, I32(0))):
-                self._call(step, address, vectors, site, guard.word, values, sources, moved)
-        buffer = values if row.kind == "load" else self._buffer("old")
+            with self._lanes(guard) as lanes:
+                self._call(access, lanes)
         for number, result in enumerate(results):
             place = _element(b, buffer, number, moved.bits // 8)
             loaded = b.load(
@@ -303,21 +299,14 @@ class _StretchWriter:
 
     def _fetch(self, index: int, step: DecodedInstruction, guard: _Guard | None) -> None:
         """The fetch of a texture."""
-        b, row, (to, address, *inputs) = self._b, step.row, step.instruction.operands
-        assert isinstance(address, Address)
+        b, row, (to, _, *inputs) = self._b, step.row, step.instruction.operands
         sources, results = self._buffer("fetched"), self._buffer("values")
         for number, (operand, ptx_type) in enumerate(zip(inputs, row.of, strict=True)):
             place = _element(b, sources, number, S64.bits // 8)
             b.store(self._source(operand, ptx_type).ir, place, align=_ALIGNMENT_BYTES)
-        record = shared_stack_array(b, "texels", BYTE, ADDRESSES.itemsize)
-        place = self._addresses(address, row.space, row.opcode)
-        Reference(record, Addresses).address = Value(b, place, S64)
-        site = (self._field("sites") + self._code.sites[index]).start
-        if guard is None:
-            self._call_runtime("fetch", record, site, self._mask, self._warp, sources, results)
-        else:
-            with b.if_then(b.icmp_unsigned("!=", guard.word, I32(0))):
-                self._call_runtime("fetch", record, site, guard.word, self._warp, sources, results)
+        record, site = self._record("texels", self._addresses(step)), self._site(index)
+        with self._lanes(guard) as lanes:
+            self._call_runtime("fetch", record, site, lanes, self._warp, sources, results)
         for number, result in enumerate(_elements(to, row.opcode, CHANNELS)):
             place = _element(b, results, number, U32.bits // 8)
             loaded = b.load(place, typ=shaped(U32, WARP_SIZE), align=_ALIGNMENT_BYTES)
@@ -327,17 +316,14 @@ class _StretchWriter:
         """One half of a bulk copy."""
         b, row, operands = self._b, step.row, step.instruction.operands
         reads = row.kind == "load"
-        address, *inputs = operands[1:] if reads else operands
-        assert isinstance(address, Address)
+        _, *inputs = operands[1:] if reads else operands
         names = [f"bulk{number}" for number in range(len(inputs))]
         buffers = [self._buffer(name) for name in names]
         values = [self._source(o, t) for o, t in zip(inputs, row.of, strict=True)]
         for buffer, value in zip(buffers, values, strict=True):
             b.store(value.ir, buffer, align=_ALIGNMENT_BYTES)
-        record = shared_stack_array(b, "bulk", BYTE, ADDRESSES.itemsize)
-        place = self._addresses(address, row.space, row.opcode)
-        Reference(record, Addresses).address = Value(b, place, S64)
-        site = (self._field("sites") + self._code.sites[index]).start
+        place, site = self._addresses(step), self._site(index)
+        record = self._record("bulk", place)
         result, lanes = self._buffer("places"), self._mask if guard is None else guard.word
         # A guard that holds for no lane leaves an empty mask, for which nothing happens.
         if reads:
@@ -387,15 +373,13 @@ class _StretchWriter:
         self, index: int, step: DecodedInstruction, guard: _Guard | None
     ) -> None:
         """The completion of bytes at a barrier of each of several blocks."""
-        b, row, (_, address, *inputs) = self._b, step.row, step.instruction.operands
-        assert isinstance(address, Address)
+        b, row, (_, _, *inputs) = self._b, step.row, step.instruction.operands
         change, ranks = (self._source(o, t) for o, t in zip(inputs, row.of, strict=True))
         values, pointers, old = (self._buffer(name) for name in ("values0", "pointers", "old"))
         b.store(change.ir, values, align=_ALIGNMENT_BYTES)
-        record = shared_stack_array(b, "ranks", BYTE, ADDRESSES.itemsize)
-        site = (self._field("sites") + self._code.sites[index]).start
+        record, site = self._record("ranks"), self._site(index)
         lanes = self._mask if guard is None else guard.word
-        place = self._addresses(address, row.space, row.opcode)
+        place = self._addresses(step)
         with self._each_rank(lanes, ranks, place) as (chosen, there):
             Reference(record, Addresses).address = there
             b.call(self._runtime("resolve"), [self._context, record, site, chosen, self._warp])
@@ -427,95 +411,90 @@ class _StretchWriter:
                 yield chosen, there.bits(S64)
 
     def _call_in_groups(
-        self,
-        step: DecodedInstruction,
-        address: Address,
-        vector: ir.Value,
-        site: ir.Value,
-        lanes: ir.Value,
-        values: ir.Value,
-        sources: Sequence[Sequence[Value]],
-        moved: ElementType,
-        gathered: tuple[ir.Value, int],
+        self, access: _Access, guard: _Guard | None, gathered: ir.Value, width: int
     ) -> None:
         """Carry out an access for each group of lanes that makes a request.
 
         Of a load, `gathered` receives what all groups have loaded, so many bytes per lane.
         """
-        b, (buffer, width) = self._b, gathered
+        b, values = self._b, self._buffer("values")
+        lanes = self._mask if guard is None else guard.word
         words = [I64(8 * number) for number in range(width * WARP_SIZE // 8)]
         for word in words:
-            b.store(I64(0), b.gep(buffer, [word], source_etype=BYTE))
-        count = step.row.request_lanes
+            b.store(I64(0), b.gep(gathered, [word], source_etype=BYTE))
+        count = access.step.row.request_lanes
         for first in range(0, WARP_SIZE, count):
             part = b.and_(lanes, I32(((1 << count) - 1) << first))
             with b.if_then(b.icmp_unsigned("!=", part, I32(0))):
-                self._call(step, address, vector, site, part, values, sources, moved)
+                self._call(access, part)
                 for word in words:  # a load gives the other lanes 0
-                    place = b.gep(buffer, [word], source_etype=BYTE)
+                    place = b.gep(gathered, [word], source_etype=BYTE)
                     loaded = b.load(b.gep(values, [word], source_etype=BYTE), typ=I64)
                     b.store(b.or_(b.load(place, typ=I64), loaded), place)
 
-    def _call(
-        self,
-        step: DecodedInstruction,
-        address: Address,
-        vector: ir.Value,
-        site: ir.Value,
-        mask: ir.Value,
-        values: ir.Value,
-        sources: Sequence[Sequence[Value]],
-        moved: ElementType,
-    ) -> None:
+    def _call(self, access: _Access, mask: ir.Value) -> None:
         """Resolve the addresses and carry out the access for the lanes of a mask."""
-        b, row = self._b, step.row
-        resolved = self._resolve(step, address, vector, site, mask)
+        row, resolved = access.step.row, self._resolve(access, mask)
         if row.kind in ("load", "store"):
-            self._call_runtime(row.kind, resolved, site, mask, values)
+            values = self._buffer("values" if row.kind == "load" else "values0")
+            self._call_runtime(row.kind, resolved, access.site, mask, values)
             return
-        pointers = self._buffer("pointers")
-        self._call_runtime("prepare_atomic", resolved, site, mask, pointers)
-        old = self._buffer("old")
-        stored = [self._buffer(f"values{number}") for number in range(len(sources))]
-        kinds = [elements[0].type for elements in sources]
-        b.call(_atomic_function(b, row, moved, kinds), [mask, pointers, old, *stored])
+        pointers, old = self._buffer("pointers"), self._buffer("old")
+        self._call_runtime("prepare_atomic", resolved, access.site, mask, pointers)
+        stored = [self._buffer(f"values{number}") for number in range(len(access.sources))]
+        function = _atomic_function(self._b, row, access.moved, access.sources)
+        self._b.call(function, [mask, pointers, old, *stored])
 
-    def _addresses(self, address: Address, space: str, opcode: str) -> ir.Value:
+    @contextmanager
+    def _lanes(self, guard: _Guard | None) -> Iterator[ir.Value]:
+        """The lanes that execute an instruction; the body is skipped where there are none."""
+        if guard is None:
+            yield self._mask
+            return
+        with self._b.if_then(self._b.icmp_unsigned("!=", guard.word, I32(0))):
+            yield guard.word
+
+    def _site(self, index: int) -> ir.Value:
+        """The record of a memory instruction."""
+        return (self._field("sites") + self._code.sites[index]).start
+
+    def _record(self, name: str, addresses: ir.Value | None = None) -> ir.Value:
+        """Room for an `Addresses` record, with the addresses of the lanes."""
+        record = shared_stack_array(self._b, name, BYTE, ADDRESSES.itemsize)
+        if addresses is not None:
+            Reference(record, Addresses).address = Value(self._b, addresses, S64)
+        return record
+
+    def _addresses(self, step: DecodedInstruction) -> ir.Value:
         """The addresses of an access without its offset, as `<32 x i64>`."""
-        b = self._b
+        b, address = self._b, step.address
         if not isinstance(address.base, Register):
             base = I64(0) if address.base is None else self._symbol(address.base)
             return broadcast(Value(b, base, U64), WARP_SIZE).ir
         register = self._register(address.base.name)
         bits = self._code.layout.bits[address.base.name]
-        if bits < 64 and space in ("generic", "global"):
-            raise PtxError(f"{opcode} takes an address of 64 bits, not {address.base.name}")
+        if bits < 64 and step.row.space in ("generic", "global"):
+            name = address.base.name
+            raise PtxError(f"{step.row.opcode} takes an address of 64 bits, not {name}")
         return Value(b, register, ElementType("i", bits)).to(ElementType("i", 64)).ir
 
-    def _resolve(
-        self,
-        step: DecodedInstruction,
-        address: Address,
-        vector: ir.Value,
-        site: ir.Value,
-        mask: ir.Value,
-    ) -> ir.Value:
+    def _resolve(self, access: _Access, mask: ir.Value) -> ir.Value:
         """The resolved addresses; those of one register serve all accesses of its space."""
-        b, instruction = self._b, step.instruction
-        named = address.base.name if address.base is not None else ""
+        step = access.step
+        named = step.address.base.name if step.address.base is not None else ""
         reach = reach_of(step) if self._code.program.in_cluster else 0
         key = named, step.row.space, reach
         known = self._resolved.get(key)
-        is_whole = instruction.guard is None and step.row.request_lanes == WARP_SIZE
+        is_whole = step.instruction.guard is None and step.row.request_lanes == WARP_SIZE
         if known is not None and is_whole:
             return known
         # One that holds some lanes alone is used once.
         if is_whole:
             self._records += 1
         number = self._records if is_whole else ""
-        record = shared_stack_array(b, f"addresses{number}", BYTE, ADDRESSES.itemsize)
-        Reference(record, Addresses).address = Value(b, vector, S64)
-        b.call(self._runtime("resolve"), [self._context, record, site, mask, self._warp])
+        record = self._record(f"addresses{number}", access.addresses)
+        arguments = [self._context, record, access.site, mask, self._warp]
+        self._b.call(self._runtime("resolve"), arguments)
         if is_whole:
             self._resolved[key] = record
         return record
@@ -532,7 +511,7 @@ class _StretchWriter:
 
     def _runtime(self, name: str) -> ir.Function:
         module = self._function.module
-        return module.globals.get(name) or ir.Function(module, RUNTIME_TYPES[name], name)
+        return module.globals.get(name) or ir.Function(module, _RUNTIME_TYPES[name], name)
 
     # --- Operands ------------------------------------------------------------------------------
 

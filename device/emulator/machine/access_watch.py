@@ -34,7 +34,7 @@ from memlab.device.emulator.program.program import (
     destinations,
     reach_of,
 )
-from memlab.device.emulator.ptx.parser import Address, Register, Vector
+from memlab.device.emulator.ptx.parser import Register, Vector
 from memlab.kernels.launch import NO_CLUSTER
 
 if TYPE_CHECKING:
@@ -141,7 +141,6 @@ def watch_access(
     """
     row, registers = step.row, chunk.operands
     reach = reach_of(step)
-    operand = next(o for o in step.instruction.operands if isinstance(o, Address))
     kind: Literal["load", "store", "atomic"] = "atomic"
     size = bytes_moved(row)
     sources: list[Source] = []
@@ -162,7 +161,9 @@ def watch_access(
     finish = partial(_finish, step, registers, execute)
 
     def run(mask: Mask) -> None:
-        address = np.broadcast_to(registers.address_base(operand) + operand.offset, len(mask))
+        address = np.broadcast_to(
+            registers.address_base(step.address) + step.address.offset, len(mask)
+        )
         if not has_parts:
             access = _access(instruction, chunk.segments[row.space], address, mask, chunk, reach)
             finish(mask, _permitted_lanes(access, policy, observers))

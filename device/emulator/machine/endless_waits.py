@@ -14,7 +14,7 @@ from memlab.device.emulator.machine.memory import Lanes, Mask, Segment
 from memlab.device.emulator.machine.operands import Operands
 from memlab.device.emulator.program.polling_loops import PollingLoop
 from memlab.device.emulator.program.program import DecodedInstruction
-from memlab.device.emulator.ptx.parser import Address, Register
+from memlab.device.emulator.ptx.parser import Register
 
 
 class EndlessWait(NamedTuple):
@@ -88,8 +88,7 @@ class EndlessWaits:
 
     def _words(self, index: int, lanes: Lanes) -> Lanes:
         """The words of the barriers that lanes, given by number, test."""
-        operand, space = self._steps[index].instruction.operands[1], self._steps[index].row.space
-        assert isinstance(operand, Address)
+        operand, space = self._steps[index].address, self._steps[index].row.space
         base = self._operands.address_base(operand) + operand.offset
         address = base[lanes] if base.ndim else np.full(len(lanes), base)
         every = np.ones(len(lanes), np.bool_)

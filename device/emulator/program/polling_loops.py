@@ -12,7 +12,7 @@ from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
 )
-from memlab.device.emulator.ptx.parser import TYPE_BYTES, Address, Register, registers_of
+from memlab.device.emulator.ptx.parser import TYPE_BYTES, Register, registers_of
 
 _SPIN_LIMIT_WITH_SLEEP, _SPIN_LIMIT = 64, 4096
 """Iterations after which a loop counts as a spin wait, with a `nanosleep` in it and without."""
@@ -135,9 +135,8 @@ def _polled_locations(
 
 def _polled_location(step: DecodedInstruction) -> PolledLocation | None:
     """The location that a load or atomic reads; None where address or result is in no register."""
-    to, address, *_ = step.instruction.operands
-    results, width = tuple(registers_of(to)), TYPE_BYTES[step.row.to[0]]
-    assert isinstance(address, Address)
+    address, width = step.address, TYPE_BYTES[step.row.to[0]]
+    results = tuple(registers_of(step.instruction.operands[0]))
     if not isinstance(address.base, Register) or width > 8 or "_" in results:
         return None
     return PolledLocation(step.row.space, address.base.name, address.offset, width, results)

@@ -81,6 +81,11 @@ class DecodedInstruction:
     lanes_in_turn: bool = False
 
     @cached_property
+    def address(self) -> Address:
+        """The address of a memory access."""
+        return next(o for o in self.instruction.operands if isinstance(o, Address))
+
+    @cached_property
     def registers_read(self) -> tuple[str, ...]:
         """The registers that it reads: its guard, its sources and its address."""
         guard = self.instruction.guard
@@ -372,12 +377,11 @@ def reach_of(step: DecodedInstruction) -> int:
     The destination and the barrier of a bulk copy may be another block's, whatever their state
     space. The address of a variable alone and that in a descriptor of `wgmma` have no rank.
     """
-    row, operands = step.row, step.instruction.operands
+    row = step.row
     is_written = row.view == VIEW and row.kind != "load"
     if row.space != "shared" or row.view == CLUSTER_VIEW or is_written:
         return CLUSTER
-    address = next(operand for operand in operands if isinstance(operand, Address))
-    has_rank = isinstance(address.base, Register) and not is_factor_load(row.opcode)
+    has_rank = isinstance(step.address.base, Register) and not is_factor_load(row.opcode)
     return OWN_BLOCK if has_rank else OWN_OFFSET
 
 

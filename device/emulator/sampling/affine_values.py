@@ -127,10 +127,9 @@ class AffineValues(Observer):
         operands = step.instruction.operands
         if step.row.kind not in ACCESS_KINDS:
             return operands[1:]
-        address = next(operand for operand in operands if isinstance(operand, Address))
         stored = operands if self._stores_decision_value(step) else ()
         others = (operand for operand in stored if not isinstance(operand, Address))
-        return address, *sizes_of(step), *others
+        return step.address, *sizes_of(step), *others
 
     def _may_see_stride(self, index: int) -> bool:
         """Whether an instruction may read a stride that matters, or write over one."""
