@@ -42,7 +42,10 @@ from memlab.device.emulator.sampling.block_sample import (
     draw_strata,
     van_der_corput,
 )
-from memlab.device.emulator.sampling.data_dependence import depends_on_data
+from memlab.device.emulator.sampling.data_dependence import (
+    atomics_decide_paths,
+    depends_on_data,
+)
 from memlab.device.emulator.sampling.without_data import without_data
 from memlab.device.measurement import Coverage, Progress
 from memlab.device.properties import WARP_SIZE
@@ -135,7 +138,12 @@ def sum_global_sectors(tally: Tally) -> int:
     return sum(sectors for sectors, used in zip(tally.sectors, tally.used, strict=True) if used)
 
 
-def count_grid(execution: Execution, cost_per_block: float | None, report: Progress) -> GridCounts:
+def count_grid(
+    execution: Execution,
+    cost_per_block: float | None,
+    report: Progress,
+    resident_blocks: int = 1,
+) -> GridCounts:
     """Execute a grid, or a sample of it, until it is done or the time is up.
 
     Args:
@@ -143,6 +151,7 @@ def count_grid(execution: Execution, cost_per_block: float | None, report: Progr
         cost_per_block: Lane instructions per block, from the representative block; None where the
             grid is executed whole whatever it costs.
         report: Called with the share of the blocks that is done.
+        resident_blocks: The blocks that the device holds at once.
 
     Raises:
         KernelFault: As `Execution.run`.
@@ -151,6 +160,7 @@ def count_grid(execution: Execution, cost_per_block: float | None, report: Progr
     launch = execution.launch
     most_blocks, cost, partition = float(launch.blocks), 0.0, GridPartition()
     if cost_per_block is not None:
+        _run_resident_blocks_at_once(execution, cost_per_block, resident_blocks)
         most_blocks = SAMPLE_LANE_INSTRUCTIONS / cost_per_block
         preparation = _LANE_COST_INSTRUCTIONS * execution.grid.padded_threads
         cost = (cost_per_block + preparation) * launch.blocks
@@ -178,6 +188,31 @@ def count_grid(execution: Execution, cost_per_block: float | None, report: Progr
     error = _relative_standard_error(samples) if estimated and in_time else None
     coverage = Coverage(done, launch.blocks, estimated, not in_time, relative_standard_error=error)
     return GridCounts(total, coverage, partition, samples)
+
+
+def _run_resident_blocks_at_once(
+    execution: Execution, cost_per_block: float, resident_blocks: int
+) -> None:
+    """Run as many blocks at once as the device does, where results of atomics decide paths.
+
+    How often a compare-and-swap fails, for instance, depends on how many threads try at the same
+    time. What a block executes may grow with their number, as where all wait for one lock: it is
+    taken to grow linearly from one block through a chunk. Where the grid would cost too much to be
+    executed whole, chunks stay as they are.
+    """
+    usual, most = execution.chunk_blocks, min(resident_blocks, execution.launch.blocks)
+    if most <= usual or not atomics_decide_paths(execution.program):
+        return
+    try:
+        tally = execution.run(execution.blocks[:usual])
+    except EmulationTimeoutError:
+        return
+    finally:
+        execution.reset()
+    cost = sum(tally.warps) * WARP_SIZE / usual
+    growth = max(cost - cost_per_block, 0.0) / usual
+    if (cost + growth * most) * execution.launch.blocks <= WHOLE_GRID_LANE_INSTRUCTIONS:
+        execution.run_at_once(most)
 
 
 def _count_without_data(execution: Execution, report: Progress) -> StratumSample | None:

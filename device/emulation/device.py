@@ -74,6 +74,7 @@ from memlab.device.occupancy import (
     check_all_resident,
     compute_occupancy,
 )
+from memlab.device.occupancy import resident_blocks as blocks_on_device
 from memlab.device.outputs import Outputs
 from memlab.device.properties import DeviceProperties, device_summary
 from memlab.device.sm_model import launch_time
@@ -287,7 +288,10 @@ def emulate(
     program = execution.program
     block = None if program.waits_for_grid else representative_block.record_block(execution)
     counted = counting.count_grid(
-        execution, None if block is None else block.lane_instructions_per_block, report
+        execution,
+        None if block is None else block.lane_instructions_per_block,
+        report,
+        blocks_on_device(properties, resident.blocks_per_sm, launch.cluster_blocks),
     )
     tally = counted.tally
     execution.check_roles()

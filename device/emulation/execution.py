@@ -154,6 +154,7 @@ class Execution:
         self._chunks: dict[Workspace, Chunk] = {}  # those that ran last, by their workspace
         self._cut_short = ""  # why blocks were cut short since the last reset
         self._leaves_data_out = False  # where blocks are observed
+        self._least_at_once = 1  # blocks of a chunk that memory does not limit
         for buffer in launch.outputs:
             self._set_initial(buffer)
         self._initialize_variables()
@@ -567,10 +568,15 @@ class Execution:
         by_memory = self._chunk_bytes // _block_bytes(self.launch, self.program)
         return self._whole_clusters(min(self._lane_blocks, by_memory))
 
+    def run_at_once(self, blocks: int) -> None:
+        """Run at least so many blocks at once, if they run in lockstep and memory allows it."""
+        self._least_at_once = blocks
+
     @property
     def _lane_blocks(self) -> int:
         """The number of blocks in a chunk that memory does not limit."""
-        return self._whole_clusters(CHUNK_LANES // self.grid.padded_threads)
+        by_lanes = CHUNK_LANES // self.grid.padded_threads
+        return self._whole_clusters(max(by_lanes, self._least_at_once))
 
     @property
     def _part_blocks(self) -> int:

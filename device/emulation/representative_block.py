@@ -39,6 +39,7 @@ from memlab.device.emulator.machine.barrier_log import BarrierLog, BarrierOperat
 from memlab.device.emulator.machine.execution_trace import (
     ExecutionTrace,
     GlobalAccesses,
+    PathTrace,
     WarpExecutions,
     WarpPath,
 )
@@ -339,31 +340,54 @@ def extreme_warps(execution: Execution) -> tuple[WarpExecutions, WarpExecutions]
 
     Returns:
         The executions of each of these two. None if the work of the warps is not known or about
-        equal, if the time was up, or if one executes less alone, since it works on what other
-        blocks left.
+        equal, if the time was up, or if a warp executes less when it runs again.
     """
     work = execution.work.of_whole_grid()
     if work is None or execution.program.waits_for_grid or not is_unequal(work):
         return None
-    least = _warp_alone(execution, work, int(work.argmin()))
-    most = _warp_alone(execution, work, int(work.argmax()))
-    return None if least is None or most is None else (least, most)
-
-
-def _warp_alone(execution: Execution, work: IntArray, number: int) -> WarpExecutions | None:
-    """Execute the block of a warp again, and note what this warp does."""
-    place, warp = divmod(number, work.shape[1])
-    z, y, x = np.unravel_index(place, execution.launch.grid[::-1])
-    trace = ExecutionTrace()
-    execution.reset()
+    found = []
     try:
-        execution.observe(first_of_clusters(execution, np.array([[x, y, z]])), trace)
+        for number in (int(work.argmin()), int(work.argmax())):
+            alone = _warp_alone(execution, work, number)
+            # It may work on what other blocks left.
+            found.append(alone or _warp_among_others(execution, work, number))
     except EmulationTimeoutError:
         return None
     finally:
         execution.reset()
+    least, most = found
+    return None if least is None or most is None else (least, most)
+
+
+def _warp_alone(execution: Execution, work: IntArray, number: int) -> WarpExecutions | None:
+    """Execute the block of a warp again, and note what this warp does; None if that is less."""
+    place, warp = divmod(number, work.shape[1])
+    z, y, x = np.unravel_index(place, execution.launch.grid[::-1])
+    trace = PathTrace()
+    execution.reset()
+    execution.observe(first_of_clusters(execution, np.array([[x, y, z]])), trace)
+    return _executions_of_warp(trace, warp, int(work.flat[number]))
+
+
+def _warp_among_others(execution: Execution, work: IntArray, number: int) -> WarpExecutions | None:
+    """The same after all blocks that run before it, and among those that run at the same time."""
+    place, warp = divmod(number, work.shape[1])
+    z, y, x = np.unravel_index(place, execution.launch.grid[::-1])
+    execution.reset()
+    for chunk in execution.chunks(execution.blocks):
+        found = np.flatnonzero((chunk == (x, y, z)).all(axis=1))
+        if len(found):
+            trace = PathTrace(int(found[0]))
+            execution.run(chunk, observers=[trace])
+            return _executions_of_warp(trace, warp, int(work.flat[number]))
+        execution.run(chunk)
+    return None
+
+
+def _executions_of_warp(trace: PathTrace, warp: int, work: int) -> WarpExecutions | None:
+    """What a warp of the followed block executed; None if that is less than so much work."""
     found, chosen = trace.executions(), slice(warp, warp + 1)
-    if found.warps[warp].sum() < work.flat[number]:
+    if found.warps[warp].sum() < work:
         return None
     return WarpExecutions(
         found.warps[chosen], found.lanes[chosen], found.rounds[chosen], found.rests[chosen]

@@ -331,12 +331,13 @@ class Context(Record):
     lanes_change: Pointer[int]  # per instruction and the end: lanes more than before it
     warps_change: Pointer[int]
     warp_work: Pointer[int]  # per warp: instructions that it has executed, but for control
-    # --- The path of the first block's warps: ranges of instructions that they executed
+    # --- The path of a block's warps: ranges of instructions that they executed
     path: Pointer[Range]  # null where none is recorded
+    path_first: int  # the first warp of the block
     path_count: int
     path_limit: int  # how many fit
     path_continues: int  # whether the next range continues the last one
-    path_lengths: Pointer[int]  # per warp of the first block: instructions of its path
+    path_lengths: Pointer[int]  # per warp of the block: instructions of its path
     path_warps: Pointer[int]  # its executions of each instruction: changes from the one before
     path_lanes: Pointer[int]  # the same of its lanes
     # --- How often loops are repeated each time they are entered: see `count_trip`
@@ -345,13 +346,13 @@ class Context(Record):
     next_trips: Pointer[int]  # per loop: trips of the lanes that branch back to its head; else 0
     trip_lanes: Pointer[int]  # per loop, `TRIP_COLUMNS`: executions of its head by lanes
     trip_warps: Pointer[int]  # the same by warps
-    path_trip_lanes: Pointer[int]  # per warp of the first block and loop, the same of its lanes
+    path_trip_lanes: Pointer[int]  # per warp of the followed block and loop, the same of its lanes
     path_trip_warps: Pointer[int]
     # --- How many trips remain behind whole rounds of a loop: see `count_leaving`
     parted: Pointer[int]  # per loop: whether lanes have left it before the others
     left_at: Pointer[Word]  # per loop and warp: the remainders of the trips at which lanes left
     rests: Pointer[int]  # per loop, `REST_COLUMNS`: warps by the most trips that remain for a lane
-    path_rests: Pointer[int]  # per warp of the first block and loop, the same
+    path_rests: Pointer[int]  # per warp of the followed block and loop, the same
 
 
 ARRAY, PATTERN, SITE, ADDRESSES, STRETCH = map(dtype_of, (Array, Pattern, Site, Addresses, Slot))

@@ -311,8 +311,8 @@ def count_range(context: Context, start: int, stop: int) -> int:
 
 @compiled
 def _extend_path(context: Context, start: int, stop: int) -> None:
-    """Record instructions in the path of the first block's warps."""
-    mask, lengths, warps = context.mask, context.path_lengths, 0
+    """Record instructions in the path of a block's warps."""
+    mask, lengths, warps = context.mask + context.path_first, context.path_lengths, 0
     for warp in range(context.warps_per_block):
         if mask[warp]:
             warps |= 1 << warp
@@ -356,7 +356,7 @@ def count_trip(context: Context, loop: int) -> None:
         context.trip_lanes[power] += context.lanes_running
         context.trip_warps[power] += context.warps_running
     if context.path:
-        mask, row = context.mask, context.loops * TRIP_COLUMNS
+        mask, row = context.mask + context.path_first, context.loops * TRIP_COLUMNS
         for warp in range(context.warps_per_block):
             if mask[warp]:
                 lanes, start = count_bits(mask[warp]), warp * row
@@ -404,8 +404,9 @@ def count_leaving(context: Context, loop: int, staying: int) -> None:
             if taken[warp] == 0:
                 if not all_leave:
                     _count_rests(rests, left_at[warp], 1)
-                if context.path and warp < context.warps_per_block:
-                    place = (warp * context.loops + loop) * REST_COLUMNS
+                of_block = warp - context.path_first
+                if context.path and of_block >= 0 and of_block < context.warps_per_block:
+                    place = (of_block * context.loops + loop) * REST_COLUMNS
                     _count_rests(context.path_rests + place, left_at[warp], 1)
                 left_at[warp] = 0
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MOST_EVENTS = 200_000
 _LARGEST_TRACE = 10_000_000  # warps and their sectors; the models take seconds for so many
-_MOST_RANGES = 2**20  # of the first block's path, 24 bytes each
+_MOST_RANGES = 2**20  # of a block's path, 24 bytes each
 _SPACES_WITH_GLOBAL = [SPACES.index(name) for name in ("global", "generic")]
 _SECTOR = np.dtype(np.int32)
 LONGEST_PATH = 200_000
@@ -129,49 +129,44 @@ class WarpExecutions:
     rests: IntArray
 
 
-class ExecutionTrace(ExecutionPolicy):
-    """The instructions and global accesses of a chunk's blocks, in the order of execution.
+class PathTrace(ExecutionPolicy):
+    """The instructions that the warps of one block of a chunk execute.
 
     The blocks run as a trial: see `ExecutionPolicy.is_trial`.
+
+    Attributes:
+        block: The number of the block in the chunk.
     """
 
     is_trial: ClassVar[bool] = True
 
-    def chunk_started(self, chunk: Chunk) -> None:
-        """Let the machine code record the chunk, until an array is full.
+    def __init__(self, block: int = 0) -> None:
+        self.block = block
 
-        The arrays have room for all that is kept and for another run (of a stretch, warp after
-        warp), so that the events that are kept are complete. Memory that is not touched costs
-        nothing.
-        """
+    def chunk_started(self, chunk: Chunk) -> None:
+        """Let the machine code record the block, until an array is full."""
         context = self._context = chunk.context
         self._recorded: dict[str, NDArray[Any]] = {}
-        warps = context["warps"]
-        sites = int(np.isin(context.sites["space"], _SPACES_WITH_GLOBAL).sum())
-        # Each access touches a sector.
-        room: dict[str, tuple[str, int, np.dtype[Any]]] = {
-            "events": ("event_limit", _MOST_EVENTS + sites, EVENT),
-            "accesses": ("access_limit", _LARGEST_TRACE // 2 + sites * warps, ACCESS),
-            "sectors": ("sector_limit", _LARGEST_TRACE + sites * warps * WARP_SIZE, _SECTOR),
-            "path": ("path_limit", _MOST_RANGES, RANGE),
-        }
-        for name, (limit, count, kind) in room.items():
-            self._recorded[name] = context.point(name, np.empty(count, kind))
-            context[limit] = count
-        lengths = np.zeros(context["warps_per_block"], np.int64)
-        self._lengths = context.point("path_lengths", lengths)
-        changes = len(lengths), context["steps"] + 1
+        self._record("path", "path_limit", _MOST_RANGES, RANGE)
+        per_block = context["warps_per_block"]
+        context["path_first"] = self.block * per_block
+        self._lengths = context.point("path_lengths", np.zeros(per_block, np.int64))
+        changes = per_block, context["steps"] + 1
         self._warps = context.point("path_warps", np.zeros(changes, np.int64))
         self._lanes = context.point("path_lanes", np.zeros(changes, np.int64))
-        trips = len(lengths), context["loops"], TRIP_COLUMNS
+        trips = per_block, context["loops"], TRIP_COLUMNS
         self._trip_lanes = context.point("path_trip_lanes", np.zeros(trips, np.int64))
         self._trip_warps = context.point("path_trip_warps", np.zeros(trips, np.int64))
-        rests = len(lengths), context["loops"], REST_COLUMNS
+        rests = per_block, context["loops"], REST_COLUMNS
         self._rests = context.point("path_rests", np.zeros(rests, np.int64))
-        context.point("last_accesses", np.zeros(context["steps"], LAST_ACCESS))
+
+    def _record(self, name: str, limit: str, count: int, kind: np.dtype[Any]) -> None:
+        """Give the machine code room to record so many items in a field of the context."""
+        self._recorded[name] = self._context.point(name, np.empty(count, kind))
+        self._context[limit] = count
 
     def path(self) -> WarpPath:
-        """The path of the first block's warp that executed most: the block's end waits for it.
+        """The path of the block's warp that executed most: the block's end waits for it.
 
         A range that a fault or a trap cuts short is left out.
         """
@@ -188,10 +183,32 @@ class ExecutionTrace(ExecutionPolicy):
         return WarpPath(tuple(pairs), int(lengths[longest]))
 
     def executions(self) -> WarpExecutions:
-        """How often the first block's warps executed each instruction."""
+        """How often the block's warps executed each instruction."""
         warps, lanes = (np.cumsum(c, axis=1)[:, :-1] for c in (self._warps, self._lanes))
         trips = np.stack((self._trip_lanes, self._trip_warps), axis=1)
         return WarpExecutions(warps, lanes, rounds_of(trips), rests_of(self._rests))
+
+
+class ExecutionTrace(PathTrace):
+    """The path of the first block of a chunk, and the global accesses of all of its blocks."""
+
+    def chunk_started(self, chunk: Chunk) -> None:
+        """Let the machine code record the chunk, until an array is full.
+
+        The arrays have room for all that is kept and for another run (of a stretch, warp after
+        warp), so that the events that are kept are complete. Memory that is not touched costs
+        nothing.
+        """
+        super().chunk_started(chunk)
+        context = self._context
+        warps = context["warps"]
+        sites = int(np.isin(context.sites["space"], _SPACES_WITH_GLOBAL).sum())
+        # Each access touches a sector.
+        self._record("events", "event_limit", _MOST_EVENTS + sites, EVENT)
+        self._record("accesses", "access_limit", _LARGEST_TRACE // 2 + sites * warps, ACCESS)
+        sectors = _LARGEST_TRACE + sites * warps * WARP_SIZE
+        self._record("sectors", "sector_limit", sectors, _SECTOR)
+        context.point("last_accesses", np.zeros(context["steps"], LAST_ACCESS))
 
     def accesses(self) -> GlobalAccesses:
         """The accesses to global memory, as far as they are kept."""

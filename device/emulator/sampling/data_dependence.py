@@ -139,6 +139,22 @@ def has_global_atomics(program: Program) -> bool:
     )
 
 
+def atomics_decide_paths(program: Program) -> bool:
+    """Whether a branch depends on what an atomic operation on global memory returns.
+
+    Then what a thread executes may depend on which others run at the same time.
+    """
+    found = set[str]()
+    for step, read, written in until_stable(program, found):
+        returns = step.row.kind == "atomic" and step.row.space in ("global", "generic")
+        if returns or not found.isdisjoint(read):
+            found |= written
+    return any(
+        step.row.kind in ("branch", "exit") and not found.isdisjoint(_decision_registers(step))
+        for step in program.steps
+    )
+
+
 def block_spaces(step: DecodedInstruction) -> frozenset[str]:
     """The state spaces private to a block that an instruction may access."""
     if step.row.view == MAP_VIEW:

@@ -15,6 +15,7 @@ from memlab.device.emulator.program.program import (
 )
 from memlab.device.emulator.ptx.parser import parse_ptx
 from memlab.device.emulator.sampling.data_dependence import (
+    atomics_decide_paths,
     data_decided_writes,
     decision_sources,
     depends_on_data,
@@ -107,6 +108,20 @@ def test_in_the_catalog_only_the_scattered_access_depends_on_data() -> None:
         if depends_on_data(load_program(parse_ptx(text), launch.entry)):
             found.add(name)
     assert found == {"scattered"}
+
+
+@pytest.mark.parametrize(
+    ("body", "decides"),
+    [
+        ("while (atomicCAS(&p[i & 7], 0, i) != 0) i++;", True),
+        ("if (atomicAdd(p, 1) == gridDim.x - 1) y[0] = x[0];", True),
+        ("p[64 + atomicAdd(p, 1)] = i;", False),  # where it stores, not whether
+        ("atomicAdd(p, 1); if (p[i] > 0) y[i] = 1;", False),
+        ("__shared__ int s; if (atomicAdd(&s, 1) == 3) y[i] = 1;", False),
+    ],
+)
+def test_branches_that_results_of_atomics_decide(body: str, decides: bool) -> None:
+    assert atomics_decide_paths(program(body)) == decides
 
 
 def test_atomics_on_global_memory_are_found() -> None:
