@@ -157,6 +157,9 @@ def product_reference(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[
     positions, place = np.ravel(flat_index), None
     if not (positions[1:] > positions[:-1]).all():  # those of a whole array ascend
         positions, place = np.unique(positions, return_inverse=True)
+    if len(positions) == len(left) * n:
+        values = _product(left, right, slice(None), n).reshape(-1)
+        return (values if place is None else values[place]).reshape(np.shape(flat_index))
     row_of, column = np.divmod(positions, n)
     first = np.flatnonzero(np.diff(row_of, prepend=-1))
     rows, is_used = row_of[first], np.zeros(n, np.bool_)
@@ -169,19 +172,32 @@ def product_reference(inputs: Arrays, flat_index: NDArray[np.int64]) -> NDArray[
         rows_by_columns.setdefault(columns_of_row[index].tobytes(), []).append(index)
 
     values = np.zeros(len(positions))
-    # The inputs are converted to float64 in slices of k, at most 64 MiB of N at once.
-    step = max(1, 2**23 // max(1, len(columns)))
+    for indices in rows_by_columns.values():
+        chosen = columns[columns_of_row[indices[0]]]
+        product = _product(left[rows[indices]], right, chosen, len(columns))
+        values[first[indices][:, None] + np.arange(len(chosen))] = product
+    return (values if place is None else values[place]).reshape(np.shape(flat_index))
+
+
+def _product(
+    left: NDArray[Any], right: NDArray[Any], chosen: NDArray[np.int64] | slice, columns: int
+) -> NDArray[np.float64]:
+    """Multiply by chosen columns of a matrix, in float64.
+
+    The inputs are converted in slices of k, at most 64 MiB of `columns` columns at once.
+    """
+    import numpy as np
+
+    total: Any = 0.0
+    step = max(1, 2**23 // max(1, columns))
     for start in range(0, left.shape[1], step):
         depth = slice(start, start + step)
-        for indices in rows_by_columns.values():
-            chosen = columns[columns_of_row[indices[0]]]
-            selected = np.ascontiguousarray(right[depth][:, chosen].T, dtype=np.float64)
-            factor = left[rows[indices], depth].astype(np.float64)
-            small = len(indices) * selected.size <= _SMALL_PRODUCT
-            with one_thread() if small else nullcontext():
-                product = factor @ selected.T
-            values[first[indices][:, None] + np.arange(len(selected))] += product
-    return (values if place is None else values[place]).reshape(np.shape(flat_index))
+        selected = np.ascontiguousarray(right[depth][:, chosen].T, dtype=np.float64)
+        factor = left[:, depth].astype(np.float64)
+        small = len(factor) * selected.size <= _SMALL_PRODUCT
+        with one_thread() if small else nullcontext():
+            total = total + factor @ selected.T
+    return np.asarray(total)
 
 
 def inner_product_tolerance(k: int) -> float:

@@ -16,7 +16,7 @@ from memlab.device.emulator.machine.memory import KernelFault
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.models.cache_replay import LineAccesses
 from memlab.device.emulator.models.caches import CacheGeometry
-from memlab.device.emulator.sampling.without_data import without_data
+from memlab.device.emulator.sampling.without_data import without_data, without_products
 from memlab.device.properties import WARP_SIZE
 
 REPLAYED_LANE_INSTRUCTIONS = 1_500_000_000
@@ -56,8 +56,8 @@ def record_lines(
     lines_per_block = sum(_lines_accessed(execution, tally)) / execution.launch.blocks
     cost = lane_instructions_per_block + _LANE_COST * execution.grid.padded_threads
     cost += _LINE_COST * lines_per_block
-    program = without_data(execution.program)
-    one_wave = program is not None and execution.launch.blocks <= geometry.wave
+    leaves_data_out = without_data(execution.program) is not None
+    one_wave = leaves_data_out and execution.launch.blocks <= geometry.wave
     afford = REPLAYED_WITHOUT_DATA if one_wave else REPLAYED_LANE_INSTRUCTIONS
     blocks = _blocks(execution, int(afford / cost), geometry)
     if not blocks or (is_affine and blocks < execution.launch.blocks):
@@ -71,7 +71,7 @@ def record_lines(
             list(execution.chunks(execution.blocks[:blocks])),
             lambda: LineTrace(2 * MOST_ACCESSES, factor),
             _whole,
-            program,
+            without_products(execution.program),
         )
     except (EmulationTimeoutError, KernelFault, _IncompleteError):
         return None

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from memlab.errors import UsageError
 from memlab.kernels.blas import _functions, one_thread
@@ -194,15 +195,19 @@ def test_small_products_take_one_thread_of_openblas() -> None:
         set_threads(before)
 
 
-def test_reference_in_slices_of_a_long_inner_product() -> None:
+@pytest.mark.parametrize(
+    "positions",
+    [np.arange(6000), np.arange(5999), np.roll(np.arange(6000), 1)],
+    ids=["whole", "part", "whole, not in order"],
+)
+def test_reference_in_slices_of_a_long_inner_product(positions: NDArray[np.int64]) -> None:
     # 3000 columns of N in float64 take more than one slice of the inner product.
     random = np.random.default_rng(3)
     left, right = random.random((2, 6000)), random.random((6000, 3000))
-    positions = np.arange(6000)
 
     values = product_reference({"M": left, "N": right}, positions)
 
-    np.testing.assert_allclose(values, (left @ right).ravel(), rtol=1e-12)
+    np.testing.assert_allclose(values, (left @ right).ravel()[positions], rtol=1e-12)
 
 
 def test_tolerance_lies_between_rounding_and_a_lost_term() -> None:

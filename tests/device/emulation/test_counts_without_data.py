@@ -9,9 +9,11 @@ from memlab.device.compiler.compile import compile_launch
 from memlab.device.devices import launch_limits, open_device
 from memlab.device.emulation import counting
 from memlab.device.emulation.execution import Execution
+from memlab.device.emulator.machine.line_trace import ChunkLines, LineTrace
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.polling_loops import find_polling_loops
-from memlab.device.emulator.sampling.without_data import without_data
+from memlab.device.emulator.program.program import Program
+from memlab.device.emulator.sampling.without_data import without_data, without_products
 from memlab.device.measurement import ignore_progress
 from memlab.kernels.catalog import CATALOG
 
@@ -51,6 +53,31 @@ def test_counts_are_those_of_the_whole_execution(kernel: str, size: dict[str, in
     assert_equal(counted, expected)
     assert np.array_equal(written, whole.elements_written(output))
     assert whole.verify(whole=True).status == "passed"
+
+
+@pytest.mark.parametrize("kernel", ["tensor-tf32", "tensor-fp16", "attention-mma"])
+def test_lines_of_products_of_warps_are_those_of_the_whole_execution(kernel: str) -> None:
+    launched = execution(kernel, {})
+    program = without_products(launched.program)
+    assert without_data(launched.program) is None
+    assert program is not None
+    assert not any(step.row.opcode.startswith("mma.") for step in program.steps)
+
+    def lines(executed: Program) -> ChunkLines:
+        trace = LineTrace(1 << 20, 1)
+        launched.reset()
+        launched.run(launched.blocks[:4], observers=[trace], program=executed)
+        return trace.take()
+
+    found, expected = lines(program), lines(launched.program)
+    assert expected.complete
+    assert len(expected.accesses) > 1000
+    assert np.array_equal(found.accesses, expected.accesses)
+    assert np.array_equal(found.last_runs, expected.last_runs)
+
+
+def test_programs_with_little_to_leave_out_are_executed_as_they_are() -> None:
+    assert without_products(execution("warp-tiled", {}).program) is None
 
 
 @pytest.mark.parametrize("kernel", ["wgmma-persistent", "wgmma-cluster"])
