@@ -23,7 +23,7 @@ from memlab.device.emulation.address_names import accessed_arrays
 from memlab.device.emulation.atomic_passes import count_atomic_passes, with_sums_of_warps
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulation.line_stalls import clocks_per_instruction, line_stalls
-from memlab.device.emulation.machine_profile import machine_profile
+from memlab.device.emulation.machine_profile import LaunchCounts, machine_profile
 from memlab.device.emulation.shared_retries import observe_attempts
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.models import address_streams
@@ -354,21 +354,15 @@ def emulate(
         idle_clocks = warp_clocks(program, block.idle_path, latencies)
     profile = None
     if not isinstance(graph, DisassemblyError):
+        fetches = copies.fetches_per_sector
         profile = machine_profile(
             graph,
-            program,
+            LaunchCounts(program, tally, counters, cached.levels, contention, fetches, attempts),
             block,
             min(active.block_equivalents / launch.blocks, 1.0),
-            launch.blocks,
-            launch.cluster_blocks,
-            tally,
-            cached.levels,
-            counters,
-            contention,
-            copies.fetches_per_sector,
+            launch,
             execution.work.of_whole_grid(),
             extremes,
-            attempts,
         )
     counters = _with_launch_reads(counters, launch, compiled, properties)
     work = time_model.LaunchWork(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,13 @@ from memlab.device.emulator.program.program import Program
 from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.instructions import MachineCode
 from memlab.device.machine_code.projection import project
-from memlab.device.machine_code.ptx_profile import PtxProfile, ptx_profile
+from memlab.device.machine_code.ptx_profile import ptx_profile
 from memlab.device.machine_code.retries import Attempts, with_retries
 from memlab.device.measurement import Counters
 from memlab.device.properties import SECTOR_BYTES
 from memlab.device.sm_model.paths import Flow
 from memlab.device.sm_model.profile import Access, LaunchProfile, UnequalWork
+from memlab.kernels.launch import Launch
 
 _ACCESSES = frozenset(
     (
@@ -43,39 +44,77 @@ _NEVER = "!PT"
 _ACCESS_KINDS = ("load", "store", "atomic", "reduce")
 
 
+@dataclass(frozen=True)
+class LaunchCounts:
+    """What was counted of a launch, and what the models say of its accesses.
+
+    Attributes:
+        program: Its PTX; the mappings below are by positions of its instructions.
+        tally: The counts of the whole grid.
+        counters: The counters of the whole grid.
+        levels: Where the sectors of each memory instruction are served.
+        contention: Where atomics meet.
+        fetches_per_sector: How often loads fetch a sector from the L2; once if not given.
+        attempts: Those of atomics that are loops in the machine code, by their line of the PTX.
+    """
+
+    program: Program
+    tally: Tally
+    counters: Counters
+    levels: Mapping[int, AccessLevels]
+    contention: Mapping[int, AtomicContention]
+    fetches_per_sector: Mapping[int, float]
+    attempts: Mapping[int, Attempts]
+
+    def missed_sectors(self) -> float:
+        """The sectors that wait for DRAM, as the accesses of the simulation do.
+
+        The L2's own counters have fewer: of reads that are merged before it, or that meet on their
+        way to DRAM, they count one.
+        """
+        return sum(at.dram * self.tally.sectors[index] for index, at in self.levels.items())
+
+    def sharing_lanes(self, indices: Sequence[int]) -> float:
+        """How many lanes of a warp have one address of shared memory, in the mean; at least 1."""
+        tally, steps = self.tally, self.program.steps
+        words = sum(tally.words[index] for index in indices)
+        accessed = sum(
+            tally.lanes[index] * max(steps[index].counted_bytes // 4, 1) for index in indices
+        )
+        return max(accessed / words, 1.0) if words else 1.0
+
+    def idle_requests(self, index: int) -> int:
+        """Requests of an access to shared memory of which no lane is active: at least so many.
+
+        Each takes a wavefront, that Nsight Compute counts in `l1tex__data_pipe_lsu_wavefronts` and
+        not in those of shared memory. The ideal wavefronts are at least one for each of the others.
+        """
+        row, tally = self.program.steps[index].row, self.tally
+        if row.space != "shared" or row.kind not in ("load", "store"):
+            return 0
+        ideal = tally.wavefronts[index] - tally.excessive[index]
+        return max(tally.requests[index] - ideal, 0)
+
+
 def machine_profile(
     graph: FlowGraph,
-    program: Program,
+    counts: LaunchCounts,
     block: RepresentativeBlock,
     active_share: float,
-    blocks: int,
-    cluster_blocks: int,
-    tally: Tally,
-    levels: Mapping[int, AccessLevels],
-    counters: Counters,
-    contention: Mapping[int, AtomicContention],
-    fetches_per_sector: Mapping[int, float],
+    launch: Launch,
     warp_work: NDArray[np.int64] | None,
     extremes: tuple[WarpExecutions, WarpExecutions] | None,
-    attempts: Mapping[int, Attempts],
 ) -> LaunchProfile | None:
     """Describe a launch to the model of an SM.
 
     Args:
         graph: The machine code.
-        program: Its PTX.
+        counts: What was counted.
         block: The block that stands for the others.
         active_share: The share of blocks that touch memory.
-        blocks: Blocks of the grid.
-        cluster_blocks: Blocks of a cluster; 1 where blocks form none.
-        tally: The counts of the whole grid.
-        levels: Where the sectors of each memory instruction are served.
-        counters: The counters of the whole grid.
-        contention: Where atomics meet, for each of them, by its position in the PTX.
-        fetches_per_sector: How often loads fetch a sector from the L2; once if not given.
+        launch: The launch.
         warp_work: What each warp executed, as of `UnequalWork`; None if that is not known.
         extremes: The executions of the warps that executed least and most; None if not known.
-        attempts: Those of atomics that are loops in the machine code, by their line of the PTX.
 
     Returns:
         The description; None if the control bits of the architecture are not known, or the counts
@@ -83,6 +122,7 @@ def machine_profile(
     """
     if not graph.code.has_control:
         return None
+    program, tally, counters = counts.program, counts.tally, counts.counters
     numbers: dict[bytes, int] = {}
     flows: list[Flow | None] = []
 
@@ -93,31 +133,22 @@ def machine_profile(
             key = b"".join(column.tobytes() for column in one)
             if key not in numbers:
                 numbers[key] = len(flows)
-                flows.append(_flow(graph, _profile(program, *one), attempts))
+                flows.append(_flow(graph, counts, *one))
             found.append(numbers[key])
         return tuple(found)
 
     asked = counters.lrc_read_sectors - sectors_to_others(program, tally)
-    missed = _missed_sectors(tally, levels)
+    missed = counts.missed_sectors()
     stored = counters.global_store_sectors + counters.local_store_sectors
     moved = counters.dram_read_bytes + counters.dram_write_bytes
     active, idle = flows_of(block.executions), flows_of(block.idle_executions)
     known = tuple(flow for flow in flows if flow is not None)
     if len(known) < len(flows):
         return None
-    accesses = _accesses(
-        graph.code,
-        program,
-        tally,
-        levels,
-        contention,
-        fetches_per_sector,
-        attempts,
-        block.repeated_stores,
-    )
-    ratio = _work_ratio(block, active_share, tally, blocks)
-    repeats = blocks * active_share * ratio
-    for number, share in _asking_shares(graph.code, program, tally, known, active, repeats).items():
+    accesses = _accesses(graph.code, counts, block.repeated_stores)
+    ratio = _work_ratio(block, active_share, tally, launch.blocks)
+    repeats = launch.blocks * active_share * ratio
+    for number, share in _asking_shares(graph.code, counts, known, active, repeats).items():
         if number in accesses:
             accesses[number] = _thinned(accesses[number], share)
     return LaunchProfile(
@@ -129,8 +160,8 @@ def machine_profile(
         accesses=accesses,
         barriers=block.barriers,
         served_reads=counters.l2_read_sectors / asked if asked else 1.0,
-        cluster_blocks=cluster_blocks,
-        unequal=_unequal_work(graph, program, warp_work, extremes, attempts),
+        cluster_blocks=launch.cluster_blocks,
+        unequal=_unequal_work(graph, counts, warp_work, extremes),
         work_ratio=ratio,
         dram_sector_bytes=counters.dram_read_bytes / missed if missed else SECTOR_BYTES,
         dram_written_sector_bytes=counters.dram_write_bytes / stored if stored else 0.0,
@@ -140,32 +171,29 @@ def machine_profile(
 
 def _unequal_work(
     graph: FlowGraph,
-    program: Program,
+    counts: LaunchCounts,
     warp_work: NDArray[np.int64] | None,
     extremes: tuple[WarpExecutions, WarpExecutions] | None,
-    attempts: Mapping[int, Attempts],
 ) -> UnequalWork | None:
     if warp_work is None or extremes is None:
         return None
     least, most = (
-        _flow(graph, _profile(program, *columns), attempts)
-        for columns in ((of.lanes[0], of.warps[0], of.rounds[0], of.rests[0]) for of in extremes)
+        _flow(graph, counts, of.lanes[0], of.warps[0], of.rounds[0], of.rests[0]) for of in extremes
     )
     return None if least is None or most is None else UnequalWork(warp_work, least, most)
 
 
-def _profile(program: Program, *columns: NDArray[np.int64]) -> PtxProfile:
-    """What one warp executed of the PTX, from its columns of `WarpExecutions`."""
+def _flow(graph: FlowGraph, counts: LaunchCounts, *columns: NDArray[np.int64]) -> Flow | None:
+    """What one warp executes of the machine code, from its columns of `WarpExecutions`.
+
+    Returns:
+        It; None if that is not known.
+    """
     lanes, warps, rounds, rests = (column.reshape(-1).tolist() for column in columns)
-    return ptx_profile(program, lanes, warps, rounds, rests)
-
-
-def _flow(graph: FlowGraph, profile: PtxProfile, attempts: Mapping[int, Attempts]) -> Flow | None:
-    """What one warp executes of the machine code; None if that is not known."""
-    executions = project(graph, profile)
+    executions = project(graph, ptx_profile(counts.program, lanes, warps, rounds, rests))
     if executions is None:
         return None
-    executions = with_retries(executions, graph, attempts)
+    executions = with_retries(executions, graph, counts.attempts)
     # A block that a lane executes, the warp executes; and the warp comes there by some edge.
     blocks = executions.block_warps.copy()
     blocks[(executions.block_lanes > 1 - _ROUNDING) & (blocks < 1)] = 1.0
@@ -198,18 +226,12 @@ def _work_ratio(
 
 
 def _accesses(
-    code: MachineCode,
-    program: Program,
-    tally: Tally,
-    levels: Mapping[int, AccessLevels],
-    contention: Mapping[int, AtomicContention],
-    fetches_per_sector: Mapping[int, float],
-    attempts: Mapping[int, Attempts],
-    repeated_stores: Mapping[int, tuple[float, ...]],
+    code: MachineCode, counts: LaunchCounts, repeated_stores: Mapping[int, tuple[float, ...]]
 ) -> dict[int, Access]:
     """The accesses of each memory instruction, from the PTX instruction that it comes from."""
+    tally = counts.tally
     by_line: dict[int, list[int]] = {}
-    for index, step in enumerate(program.steps):
+    for index, step in enumerate(counts.program.steps):
         requests = tally.requests[index] + tally.remote_requests[index]
         if step.row.kind in _ACCESS_KINDS and requests:
             by_line.setdefault(step.instruction.ptx_line, []).append(index)
@@ -219,8 +241,9 @@ def _accesses(
         if instruction.predicate == _NEVER:
             accesses[number] = Access(passes=0.0)
         elif instruction.name in _ACCESSES and indices:
-            access = _mean_access(indices, program, tally, levels, contention, fetches_per_sector)
-            if tries := attempts.get(instruction.ptx_line):  # with fewer lanes, fewer conflicts
+            access = _mean_access(indices, counts)
+            tries = counts.attempts.get(instruction.ptx_line)
+            if tries:  # with fewer lanes, fewer conflicts
                 passes = 1 + (access.passes - 1) * tries.lane / tries.warp
                 access = replace(access, passes=passes)
             if repeated := _repeated(indices, tally, repeated_stores):
@@ -236,8 +259,7 @@ _SPACES = {"LDG": "global", "STG": "global", "LDS": "shared", "STS": "shared"}
 
 def _asking_shares(
     code: MachineCode,
-    program: Program,
-    tally: Tally,
+    counts: LaunchCounts,
     flows: Sequence[Flow],
     active: Sequence[int],
     blocks: float,
@@ -249,8 +271,7 @@ def _asking_shares(
 
     Args:
         code: The machine code.
-        program: Its PTX.
-        tally: The counts of the whole grid.
+        counts: What was counted.
         flows: What warps execute.
         active: The flow of each warp of a block.
         blocks: Such blocks that execute as much as the grid.
@@ -264,7 +285,7 @@ def _asking_shares(
         for (start, stop), count in zip(flow.blocks, flow.executions, strict=True):
             issues[start:stop] += count * blocks
     made: dict[tuple[str, str], float] = {}
-    for step, count in zip(program.steps, tally.requests, strict=True):
+    for step, count in zip(counts.program.steps, counts.tally.requests, strict=True):
         kind = step.row.space, step.row.kind
         made[kind] = made.get(kind, 0.0) + float(count)
     shares = {}
@@ -282,7 +303,7 @@ def _asking_shares(
 def _thinned(access: Access, share: float) -> Access:
     """An access that an instruction makes in a share of its issues.
 
-    In the others, one of shared memory, which has no sectors, takes a wavefront (`_idle_requests`).
+    In the others, one of shared memory, which has no sectors, takes a wavefront (`idle_requests`).
     """
     idle = 0.0 if access.sectors else 1 - share
     return replace(
@@ -308,93 +329,48 @@ def _repeated(
     return tuple((each.sum(axis=0) / sectors).tolist())
 
 
-def _missed_sectors(tally: Tally, levels: Mapping[int, AccessLevels]) -> float:
-    """The sectors that wait for DRAM, as the accesses of the simulation do.
-
-    The L2's own counters have fewer: of reads that are merged before it, or that meet on their way
-    to DRAM, they count one.
-    """
-    return sum(levels[index].dram * tally.sectors[index] for index in levels)
-
-
-def _sharing_lanes(indices: Sequence[int], program: Program, tally: Tally) -> float:
-    """How many lanes of a warp have the same address of shared memory, in the mean; at least 1."""
-    words = sum(tally.words[index] for index in indices)
-    accessed = sum(
-        tally.lanes[index] * max(program.steps[index].counted_bytes // 4, 1) for index in indices
-    )
-    return max(accessed / words, 1.0) if words else 1.0
-
-
-def _idle_requests(index: int, program: Program, tally: Tally) -> int:
-    """Requests of an access to shared memory of which no lane is active: at least so many.
-
-    Each takes a wavefront, that Nsight Compute counts in `l1tex__data_pipe_lsu_wavefronts` and not
-    in those of shared memory. The ideal wavefronts are at least one for each of the others.
-    """
-    row = program.steps[index].row
-    if row.space != "shared" or row.kind not in ("load", "store"):
-        return 0
-    ideal = tally.wavefronts[index] - tally.excessive[index]
-    return max(tally.requests[index] - ideal, 0)
-
-
 def _progress(known: Sequence[float]) -> NDArray[np.float64]:
     return np.array(known) if known else np.ones(PARTS)
 
 
-def _mean_access(
-    indices: Sequence[int],
-    program: Program,
-    tally: Tally,
-    levels: Mapping[int, AccessLevels],
-    contention: Mapping[int, AtomicContention],
-    fetches_per_sector: Mapping[int, float],
-) -> Access:
+def _mean_access(indices: Sequence[int], counts: LaunchCounts) -> Access:
     """The mean request of some PTX instructions that one of the machine code stands for.
 
     `cp.async` is a load and a store in the PTX that the emulator executes: the load has the lines
     and sectors, the store the wavefronts in shared memory. Of one that only writes zeros, there is
     no load.
     """
-    stores = {index for index in indices if is_async_copy_store(program.steps[index].instruction)}
+    tally, steps = counts.tally, counts.program.steps
+    stores = {index for index in indices if is_async_copy_store(steps[index].instruction)}
     loads = [index for index in indices if index not in stores]
     remote = sum(tally.remote_requests[index] for index in loads)
     own = sum(tally.requests[index] for index in loads)
     requests = max(own, sum(tally.requests[index] for index in stores), 1)
     lines = sum(tally.wavefronts[index] for index in loads) / requests if own or stores else 1.0
-    passes = lines + sum(_idle_requests(index, program, tally) for index in loads) / requests
+    passes = lines + sum(map(counts.idle_requests, loads)) / requests
     if stores:
         passes = sum(tally.wavefronts[index] for index in stores) / requests
-    sectors = missed = dram = held = joined = joined_dram = l2_held = l2_joined_dram = 0.0
+    sectors, l2_far, shares = 0.0, 0.0, np.zeros(7)
     missed_by_progress, dram_by_progress, far_by_progress = np.zeros((3, PARTS))
-    l2_far: float | None = 0.0
+    knows_far = True
     used = sum(tally.used[index] for index in loads)
     for index in loads:
-        count, fetches = tally.sectors[index], fetches_per_sector.get(index, 1.0)
+        count, fetches = tally.sectors[index], counts.fetches_per_sector.get(index, 1.0)
         sectors += count * fetches
-        if index in levels:
-            dram += count * levels[index].dram
-            missed += count * (fetches - levels[index].l1)
-            held += count * levels[index].l1
-            joined += count * levels[index].l1_joined
-            joined_dram += count * levels[index].l1_joined_dram
-            l2_held += count * levels[index].l2
-            l2_joined_dram += count * levels[index].l2_joined_dram
-            far = levels[index].l2_far
-            l2_far = (
-                None if far is None or l2_far is None else l2_far + count * levels[index].l2 * far
-            )
-            missed_by_progress += (
-                count * (fetches - levels[index].l1) * _progress(levels[index].missed_by_progress)
-            )
-            dram_by_progress += (
-                count * levels[index].dram * _progress(levels[index].dram_by_progress)
-            )
-            far_by_progress += (
-                count * levels[index].l2 * (far or 0.0) * _progress(levels[index].far_by_progress)
-            )
-    atomics = [contention.get(index, AtomicContention()) for index in indices]
+        at = counts.levels.get(index)
+        if at is None:
+            continue
+        asked, far = fetches - at.l1, at.l2_far or 0.0
+        shares += count * np.array(
+            [asked, at.dram, at.l1, at.l1_joined, at.l1_joined_dram, at.l2, at.l2_joined_dram]
+        )
+        knows_far &= at.l2_far is not None
+        l2_far += count * at.l2 * far
+        missed_by_progress += count * asked * _progress(at.missed_by_progress)
+        dram_by_progress += count * at.dram * _progress(at.dram_by_progress)
+        far_by_progress += count * at.l2 * far * _progress(at.far_by_progress)
+    missed, dram, held, joined, joined_dram, l2_held, l2_joined_dram = shares.tolist()
+    atomics = [counts.contention.get(index, AtomicContention()) for index in indices]
     return Access(
         passes=passes,
         lines=lines,
@@ -404,12 +380,12 @@ def _mean_access(
         joined=joined / held if held > 0 else 0.0,
         joined_dram=joined_dram / joined if joined > 0 else 0.0,
         l2_joined_dram=l2_joined_dram / l2_held if l2_held > 0 else 0.0,
-        l2_far=l2_far / l2_held if l2_held > 0 and l2_far is not None else None,
+        l2_far=l2_far / l2_held if l2_held > 0 and knows_far else None,
         missed_by_progress=tuple((missed_by_progress / missed).tolist()) if missed > 0 else (),
         dram_by_progress=tuple((dram_by_progress / dram).tolist()) if dram > 0 else (),
-        far_by_progress=tuple((far_by_progress / l2_far).tolist()) if l2_far else (),
+        far_by_progress=tuple((far_by_progress / l2_far).tolist()) if l2_far and knows_far else (),
         lanes=sum(tally.lanes[index] for index in loads) / requests,
-        sharing_lanes=_sharing_lanes(indices, program, tally),
+        sharing_lanes=counts.sharing_lanes(indices),
         slice_passes=max(met.slice_passes for met in atomics),
         sector_passes=max(met.sector_passes for met in atomics),
         remote=remote / (own + remote) if remote else 0.0,
