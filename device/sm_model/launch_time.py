@@ -155,7 +155,6 @@ class LaunchEstimate:
         clocks: SM clocks from the first block's start to the end of the last one.
         empty_clocks: The same of a kernel that does nothing.
         steps: The instructions with their counts of issues and waits, in the simulated part.
-        simulated_share: The share of the busiest SM's instructions that were simulated.
         clock_hz: The mean SM clock.
         left_out: What the simulation left out, in words; empty for nothing.
     """
@@ -163,7 +162,6 @@ class LaunchEstimate:
     clocks: float
     empty_clocks: float
     steps: Steps
-    simulated_share: float
     clock_hz: float
     left_out: str = ""
 
@@ -202,14 +200,15 @@ def estimate(
     )
     affordable = max(BUDGET // max(sum(lengths[: len(paths.active)]), 1), slots)
     before, load = steps.copy(), load_clock(work, properties)
+    loads = type_loads(profile.code.instructions, properties)
     clock = load.loaded_hz
     rates = device_rates(profile, blocks, properties, clock)
-    done = _run_launch(work, profile, rates, affordable, properties)
+    done = _run_launch(work, profile, rates, affordable, loads)
     mean = load.mean_hz(done.clocks * whole * profile.work_ratio / clock, done.tensor_load)
     if mean > clock * (1 + _SAME_CLOCK):
         steps[:], clock = before, mean
         rates = device_rates(profile, blocks, properties, clock)
-        done = _run_launch(work, profile, rates, affordable, properties)
+        done = _run_launch(work, profile, rates, affordable, loads)
     empty = run(
         Workload(_empty_kernel(), (np.array([[0, 2]]),), (0,), (0,), 1.0, 1, 1),
         replace(device_rates(profile, blocks, properties), first_block=0.0),
@@ -224,7 +223,6 @@ def estimate(
         clocks,
         empty.clocks,
         steps,
-        done.blocks / busiest / (whole * profile.work_ratio),
         clock,
         _left_out(profile, properties, done.stuck),
     )
@@ -248,14 +246,12 @@ class _Run:
 
     Attributes:
         clocks: Those of all blocks of the busiest SM.
-        blocks: The blocks that were simulated.
         tensor_load: The share of their time in which the tensor cores multiply, as of
             `tensor_load`.
         stuck: As of `Simulated`.
     """
 
     clocks: float
-    blocks: int
     tensor_load: float
     stuck: bool
 
@@ -265,18 +261,20 @@ def _run_launch(
     profile: LaunchProfile,
     rates: Rates,
     affordable: int,
-    properties: DeviceProperties,
+    loads: Floats,
 ) -> _Run:
-    """Simulate all blocks of the busiest SM, or those that are affordable, for all of them."""
+    """Simulate all blocks of the busiest SM, or those that are affordable, for all of them.
+
+    `loads` are those of the instructions on the tensor cores, as of `type_loads`.
+    """
     blocks, slots = work.blocks, work.slots
-    loads = type_loads(profile.code.instructions, properties)
     if affordable >= blocks:
         done = _run(with_progress(work, profile), rates)
-        return _Run(done.clocks, blocks, tensor_load(work, done.clocks, loads), done.stuck)
+        return _Run(done.clocks, tensor_load(work, done.clocks, loads), done.stuck)
     simulated = min(blocks % slots + (affordable // slots) * slots, blocks)
     done = _run(replace(work, blocks=simulated), rates)
     later = (blocks - simulated) * _clocks_per_block(done.starts, slots, clocks=done.clocks)
-    return _Run(done.clocks + later, simulated, tensor_load(work, done.clocks, loads), done.stuck)
+    return _Run(done.clocks + later, tensor_load(work, done.clocks, loads), done.stuck)
 
 
 def with_progress(work: Workload, profile: LaunchProfile) -> Workload:

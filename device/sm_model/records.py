@@ -233,7 +233,6 @@ class Machine(Record):
     block_latency: float  # from the end of a block to the first instruction of its successor
     warp_interval: float  # from the start of a block's warp to the next one's
     queue_depth: int  # memory instructions that a sub-core holds
-    address_clocks: float  # of a memory instruction in a sub-core
     barrier_clocks: float  # that a barrier takes to see a warp arrive
     barrier_latency: float  # from the last arrival to the next instruction
     least_sectors: float  # that the L2 takes the time of, for each line

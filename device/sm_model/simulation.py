@@ -246,18 +246,8 @@ def run(work: Workload, rates: Rates) -> Simulated:
     machine["dispatch_free"], machine["code_lines"] = rates.first_block, lines
     machine["random"] = 1
     machine["last"] = [0, *[NONE] * (SCHEDULERS - 1)]
-    for name in (
-        *("block_interval", "block_latency", "warp_interval", "queue_depth"),
-        *("barrier_clocks", "barrier_latency", "read_sector_clocks", "write_sector_clocks"),
-        *("hit_sector_clocks", "fill_byte_clocks"),
-        *("port_sector_clocks", "store_port_sector_clocks", "queued_lines"),
-        *("dram_byte_clocks", "dram_sector_bytes", "backlog"),
-        *("dram_peak_byte_clocks", "dram_queue_clocks", "dram_turnaround_clocks", "dram_window"),
-        *("fetch_latency", "fetch_interval", "fetch_ahead"),
-        *("least_sectors", "arrival_clocks", "far_arrival_clocks", "cluster_clocks"),
-        "remote_sector_clocks",
-    ):
-        machine[name] = getattr(rates, name)
+    for name in vars(rates).keys() & (machine.dtype.names or ()):
+        machine[name] = vars(rates)[name]
     function: Compiled[Any] = cast(Any, simulation_code.simulate)
     library = library_of("sm_model", Path(__file__).parent, function)
     library.function(function.name, None, ctypes.c_void_p)(machine.ctypes.data)
