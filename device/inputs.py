@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,10 @@ POISON_BYTE = 0xFF  # a NaN in every float format, so that unwritten elements ar
 
 
 def make_inputs(
-    launch: Launch, seed: int, into: Mapping[str, NDArray[Any]] | None = None
+    launch: Launch,
+    seed: int,
+    into: Mapping[str, NDArray[Any]] | None = None,
+    poisoned: Sequence[NDArray[np.uint8]] = (),
 ) -> dict[str, NDArray[Any]]:
     """Make the inputs of a launch: input arrays and `__constant__` arrays.
 
@@ -48,6 +52,7 @@ def make_inputs(
         launch: The launch.
         seed: The seed of random values; the same seed gives the same arrays on every device.
         into: Arrays by name to fill in place; missing ones are allocated.
+        poisoned: The bytes of other arrays, to fill with `POISON_BYTE`.
 
     Returns:
         Arrays by name, with the inputs' shapes and types.
@@ -56,23 +61,26 @@ def make_inputs(
         UsageError: The seed is invalid, or a file does not hold such an array.
     """
     check_seed(seed)
-    arrays, fills = {}, []
+    arrays: dict[str, NDArray[Any]] = {}
+    fills: list[Callable[[], None]] = []
     for number, item in enumerate(launch.inputs):
         array = (into or {}).get(item.name)
         if array is None:
             array = np.zeros(item.shape, array_type(item))  # with the padding of structures
         arrays[item.name] = array
-        fills.append((array, item.fill, np.random.default_rng([seed, number]), item.name))
+        generator = np.random.default_rng([seed, number])
+        fills.append(partial(_fill_array, array, item.fill, generator, item.name))
+    fills += [partial(each.fill, POISON_BYTE) for each in poisoned]
     if max((array.size for array in arrays.values()), default=0) < _LARGE_ELEMENTS:
         for fill in fills:
-            _fill_array(*fill)
+            fill()
     else:
         from concurrent.futures import ThreadPoolExecutor
 
         # Each array has a generator of its own, so they can be filled at the same time.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for _ in pool.map(_fill_array, *zip(*fills, strict=True)):
-                pass  # raises what filling an array raised
+            for done in [pool.submit(fill) for fill in fills]:
+                done.result()  # raises what filling an array raised
     return arrays
 
 

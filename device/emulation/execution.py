@@ -126,11 +126,13 @@ class Execution:
         self.memory = GlobalMemory(sizes)
         self._places = {b.name: element_places(b) for b in launch.buffers if b.view is not None}
         plain = {b.name: self._in_place(b) for b in launch.buffers if b.view is None}
-        self.inputs = make_inputs(launch, seed, plain)
+        drawn = {item.name for item in launch.inputs}
+        poisoned = [self.memory.bytes_of(b.name) for b in launch.outputs if b.name not in drawn]
+        self.inputs = make_inputs(launch, seed, plain, poisoned)
         addresses, objects = self._addresses()
         place_members(launch, self.inputs, addresses, tensor_maps.encode)
         for buffer in launch.buffers:
-            if buffer.view is not None and buffer.role == "in":
+            if buffer.view is not None and buffer.name in drawn:
                 self._store(buffer, self.inputs[buffer.name])
         for buffer in launch.outputs:
             if buffer.name in self.inputs:  # the kernel overwrites its input

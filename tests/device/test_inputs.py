@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlab.device import inputs as device_inputs
 from memlab.device.gpu.device import _argument_words
 from memlab.device.inputs import (
     POISON_BYTE,
@@ -117,13 +118,16 @@ def test_constants_are_inputs() -> None:
     }
 
 
-def test_existing_arrays_are_filled_in_place() -> None:
+@pytest.mark.parametrize("large", [1 << 22, 1], ids=["one after the other", "at once"])
+def test_existing_arrays_are_filled_in_place(monkeypatch: pytest.MonkeyPatch, large: int) -> None:
     launch = scattered(100)
-    given = {"index": np.zeros(100, np.int32)}
+    given, output = {"index": np.zeros(100, np.int32)}, np.zeros(8, np.uint8)
+    monkeypatch.setattr(device_inputs, "_LARGE_ELEMENTS", large)
 
-    arrays = make_inputs(launch, seed=5, into=given)
+    arrays = make_inputs(launch, 5, given, [output[2:]])
 
     assert arrays["index"] is given["index"]
+    assert output.tolist() == [0, 0, *[POISON_BYTE] * 6]
     for name, array in make_inputs(launch, seed=5).items():
         np.testing.assert_array_equal(arrays[name], array)
 
