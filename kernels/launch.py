@@ -538,7 +538,7 @@ class Launch:
         """The arguments as the user gave them, in order."""
         return self.given or self.arguments
 
-    @property
+    @cached_property
     def buffers(self) -> tuple[Buffer, ...]:
         """The array arguments, in the kernel's order, with those in structures.
 
@@ -547,7 +547,7 @@ class Launch:
         maps = (item for constant in self.constants for _, item in constant.members)
         return tuple(array_arguments((*self.arguments, *maps)))
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[Buffer, ...]:
         """The arrays that the kernel writes, in the order of its arguments."""
         return tuple(buffer for buffer in self.buffers if buffer.role != "in")

@@ -20,7 +20,8 @@ _NOT_CODE = re.compile(
     r"""|^[ \t]*\#(?:[^\\\n]|\\.)*""",
     re.S | re.M,
 )
-_STRUCTURE = re.compile(r"\b(?:struct|class|union)\b([^;{}()=<>]*)\{")
+_KEYWORD = re.compile(r"\b(?:struct|class|union)\b")
+_STRUCTURE = re.compile(rf"{_KEYWORD.pattern}([^;{{}}()=<>]*)\{{")
 _DECLARATOR = r"\w+[ \t]*\[[^\[\]{};]+\](?:[ \t]*\[[^\[\]{};]+\])?"
 _MEMBERS = re.compile(
     rf"(?<![\w:])(?P<type>(?:[A-Za-z_][\w:]*\s+)*[A-Za-z_][\w:]*)\s+(?P<names>{_DECLARATOR}"
@@ -100,8 +101,10 @@ def with_checked_members(source: str, source_name: str) -> tuple[str, list[Array
     The lines keep their numbers. A declaration that is not of the plain form `TYPE name[N], ...;`
     stays as it is.
     """
-    code = _NOT_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
     members: list[ArrayMember] = []
+    if not _KEYWORD.search(source):
+        return source, members
+    code = _NOT_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
     parts, end = [], 0
     for structure, start, stop in sorted(_own_code(code), key=lambda own: own[1]):
         for found in _MEMBERS.finditer(code, start, stop):

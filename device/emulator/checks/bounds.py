@@ -44,7 +44,7 @@ class BoundsCheck:
             space: np.array(extent, np.int64).reshape(-1, 2).T for space, extent in extents.items()
         }
         self._read_only_arrays = frozenset(inputs)
-        self._permissions: dict[tuple[int, str], tuple[Lanes, Lanes, Lanes]] = {}
+        self._permissions: dict[tuple[str, int | None, bool], tuple[Lanes, Lanes, Lanes]] = {}
 
     def permitted_lanes(
         self,
@@ -149,13 +149,11 @@ class BoundsCheck:
         self, step: int, segment: Segment, load: bool
     ) -> tuple[Lanes, Lanes, Lanes]:
         """The arrays an instruction may access: starts, ends, and whether each permits it."""
-        key = (step, segment.name)
+        array = self._origin(step, segment)
+        key = segment.name, array, load
         if key not in self._permissions:
             starts, ends = self._extents.get(segment.name, np.array([[0], [segment.size]]))
-            numbers = np.arange(len(starts))
-            array = self._origin(step, segment)
-            if array is not None:
-                numbers = np.array([array])
+            numbers = np.arange(len(starts)) if array is None else np.array([array])
             permits = [load or self._is_writable(segment, number) for number in numbers.tolist()]
             self._permissions[key] = starts[numbers], ends[numbers], np.array(permits, np.bool_)
         return self._permissions[key]

@@ -10,7 +10,7 @@ the next 20, and the bytes of an element in the other 12.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -52,10 +52,31 @@ def find_subscripts(program: Program) -> dict[int, int]:
     """The instructions that pass the index of a subscript on, and the number of its member."""
     found = {}
     for index, step in enumerate(program.steps):
-        match step.instruction.opcode, step.instruction.operands:
-            case "bfi.b64", (Register(), _, _, Immediate("int", member), Immediate("int", 0)):
-                found[index] = member
+        if step.instruction.opcode == "bfi.b64":
+            match step.instruction.operands:
+                case (Register(), _, _, Immediate("int", member), Immediate("int", 0)):
+                    found[index] = member
     return found
+
+
+def _find_accesses(program: Program, subscripts: Iterable[int]) -> dict[int, int]:
+    """The accesses whose address register a subscript alone writes, and the subscripts."""
+    writers = Counter(name for step in program.steps for name in step.registers_written)
+    by_register = {
+        name: index
+        for index in subscripts
+        for name in program.steps[index].registers_written
+        if writers[name] == 1
+    }
+    return {
+        index: by_register[operand.base.name]
+        for index, step in enumerate(program.steps)
+        for operand in step.instruction.operands
+        if isinstance(operand, Address)
+        and isinstance(operand.base, Register)
+        and operand.base.name in by_register
+        and operand.offset >= 0
+    }
 
 
 class MemberBounds:
@@ -72,24 +93,9 @@ class MemberBounds:
 
     def __init__(self, program: Program) -> None:
         """Find the subscripts and accesses of a program."""
-        self._lines = [step.instruction.source_line for step in program.steps]
+        self._program = program
         self.subscripts: Mapping[int, int] = find_subscripts(program)
-        writers = Counter(name for step in program.steps for name in step.registers_written)
-        by_register = {
-            name: index
-            for index in self.subscripts
-            for name in program.steps[index].registers_written
-            if writers[name] == 1
-        }
-        self.accesses = {
-            index: by_register[operand.base.name]
-            for index, step in enumerate(program.steps)
-            for operand in step.instruction.operands
-            if isinstance(operand, Address)
-            and isinstance(operand.base, Register)
-            and operand.base.name in by_register
-            and operand.offset >= 0
-        }
+        self.accesses = _find_accesses(program, self.subscripts) if self.subscripts else {}
         self._ends = {
             index: operand.offset + bytes_moved(program.steps[index].row)
             for index in self.accesses
@@ -128,7 +134,7 @@ class MemberBounds:
         if leaving.any():
             first, count = int(np.flatnonzero(leaving)[0]), int(np.count_nonzero(leaving))
             member = self.subscripts[subscript]
-            key = self._lines[index], member
+            key = self._program.steps[index].instruction.source_line, member
             known = self._observed.get(key)
             if known is not None:
                 self._observed[key] = replace(known, count=known.count + count)

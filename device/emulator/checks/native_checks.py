@@ -42,12 +42,14 @@ from memlab.device.emulator.codegen.layout import SPACES
 from memlab.device.emulator.codegen.stretches import has_member_mask, is_partial
 from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access
 from memlab.device.emulator.machine.machine import Chunk
-from memlab.device.emulator.machine.memory import GlobalMemory
+from memlab.device.emulator.machine.memory import GlobalMemory, Segment
 from memlab.device.emulator.program.program import DecodedInstruction, Program, bytes_moved
 from memlab.device.emulator.ptx.parser import Address, Immediate, Operand, Register
 from memlab.device.properties import WARP_SIZE
 
 _EVERY_LANE = 0xFFFF_FFFF
+_OF_LAUNCH = "space", "arrays", "array_count", "needs_written", "may_race"
+"""The fields of a `CHECK` record of an access that a launch decides, besides its offset."""
 _FOOTPRINTS = 32
 """Footprints that are kept; one holds several arrays with an item per lane."""
 
@@ -124,8 +126,9 @@ class NativeChecks:
             self._space[name]["unit_shift"] = unit_bytes.bit_length() - 1
         self._space["global"]["origin"] = GlobalMemory.origin
         self._space["global"]["is_shared_by_blocks"] = 1
-        self._arrays: dict[tuple[str, PointerOrigin | None, bool], Lanes] = {}
+        self._arrays: dict[tuple[str, PointerOrigin | None, bool], tuple[Lanes, int]] = {}
         self._alive = np.zeros(0, np.bool_)
+        self._times: tuple[Lanes, Lanes] | None = None  # those that the machine code has
         self._footprints = np.zeros(_FOOTPRINTS, FOOTPRINT)
         self._footprint_memory = np.zeros(0, np.int32)
         self._state["footprints"] = self._footprints.ctypes.data
@@ -202,9 +205,10 @@ class NativeChecks:
         state["has_marks"] = has_marks
         if races is None:
             return
-        steps, orders = races.times
-        state["times"] = len(steps)
-        state["steps"], state["orders"] = steps.ctypes.data, orders.ctypes.data
+        if races.times is not self._times:  # they were moved to make room
+            self._times = steps, orders = races.times
+            state["times"] = len(steps)
+            state["steps"], state["orders"] = steps.ctypes.data, orders.ctypes.data
         state["least_clock"] = self._block_clocks.min()
         for name in ("global", "shared"):
             updates = races.shadow(name).atomic_updates
@@ -240,29 +244,47 @@ class NativeChecks:
 
     def _describe_accesses(self, chunk: Chunk) -> None:
         """Complete the records by what a launch decides."""
-        tools, records, may_write = self._tools, self._records, self._arrays_written()
+        tools, may_write = self._tools, self._arrays_written()
         spaces = {name: space.ctypes.data for name, space in self._space.items()}
+        bases, described = [], []
         for access in self._accesses:
-            number, row, record = access.record, access.step.row, records[access.record]
+            row, base = access.step.row, 0
             if not isinstance(access.address.base, Register):
-                record["offset"] += int(chunk.operands.address_base(access.address))
+                base = int(chunk.operands.address_base(access.address))
             origin, is_load = tools.origins.get(access.index), row.kind == "load"
-            arrays = self._arrays.get((row.space, origin, is_load))
-            if arrays is None:
-                segment = chunk.segments[row.space]
-                arrays = tools.bounds.permitted_arrays(access.index, segment, is_load)
-                self._arrays[row.space, origin, is_load] = arrays
-            record["space"] = spaces[row.space]
-            record["arrays"], record["array_count"] = arrays.ctypes.data, len(arrays)
+            arrays = self._permitted_arrays(access, chunk.segments[row.space], origin)
             known = None
             if row.space == "global" and origin is not None and origin[0] == "global":
                 known = origin[1]
+            needs_written = may_race = False
             if tools.initialisation is not None and row.space in self._program.unit_bytes:
-                record["needs_written"] = known is None or known in tools.outputs
+                needs_written = known is None or known in tools.outputs
             if tools.races is not None and row.space in ("global", "shared"):
                 is_constant = is_load and known is not None and known not in may_write
-                record["may_race"] = not is_constant
-                self._checked[number] &= is_constant or not access.may_synchronize
+                may_race = not is_constant
+                self._checked[access.record] &= is_constant or not access.may_synchronize
+            bases.append(base)
+            described.append((spaces[row.space], *arrays, needs_written, may_race))
+        numbers = [access.record for access in self._accesses]
+        self._records["offset"][numbers] += np.array(bases, np.int64)
+        columns = np.array(described, np.int64).reshape(-1, len(_OF_LAUNCH)).T
+        for name, column in zip(_OF_LAUNCH, columns, strict=True):
+            self._records[name][numbers] = column
+
+    def _permitted_arrays(
+        self, access: _Access, segment: Segment, origin: PointerOrigin | None
+    ) -> tuple[int, int]:
+        """The host address of the bounds of the arrays that an access may lie in, and their number.
+
+        Accesses with the same ones share them.
+        """
+        key = segment.name, origin, access.step.row.kind == "load"
+        known = self._arrays.get(key)
+        if known is None:
+            arrays = self._tools.bounds.permitted_arrays(access.index, segment, key[-1])
+            self._arrays[key] = known = arrays, arrays.ctypes.data
+        arrays, address = known
+        return address, len(arrays)
 
     def _arrays_written(self) -> Collection[int]:
         """The arrays of global memory that the kernel may write to, by their order."""

@@ -105,10 +105,13 @@ class ChunkContext:
         self.record = np.zeros((), CONTEXT)
         self.address = self.record.ctypes.data
         self.frames = self.point("frames", workspace.frames(warps, self.layout.size))
-        for name, values in threads.special_registers(self.layout.offsets).items():
-            lanes = np.broadcast_to(values, threads.lanes)
-            words = lanes_to_words(lanes) if lanes.dtype == np.bool_ else lanes
-            self.layout.view(self.frames, name)[...] = words.reshape(warps, -1)
+        offsets, view = self.layout.offsets, self.layout.view
+        for name, value in threads.grid.registers.items():
+            if name in offsets:
+                view(self.frames, name)[...] = value
+        for name, values in threads.thread_registers(offsets).items():
+            by_block = view(self.frames, name).reshape(len(threads.blocks), -1, WARP_SIZE)
+            by_block[...] = values.reshape(-1, WARP_SIZE)
         self.counters = self.point("counters", np.zeros((steps, len(COUNTERS)), np.int64))
         self.lanes_off = self.point("lanes_off", np.zeros(steps, np.int64))
         self.lanes_change = self.point("lanes_change", np.zeros(steps + 1, np.int64))
@@ -170,10 +173,9 @@ class ChunkContext:
         blocks, per_block = threads.blocks, self["warps_per_block"]
         warps = len(blocks) * per_block
         self.frames[:, : self.layout.registers_size] = 0
-        for name, values in threads.block_registers().items():
-            if name in self.layout.offsets:
-                register = self.layout.view(self.frames[:warps], name)
-                register[...] = np.repeat(values, per_block)[:, None]
+        for name, values in threads.block_registers(self.layout.offsets).items():
+            register = self.layout.view(self.frames[:warps], name)
+            register[...] = np.repeat(values, per_block)[:, None]
         peers = cluster_peers(blocks, threads.grid.cluster)
         self._peers[: peers.size] = peers.reshape(-1)
         self.mask[:warps] = self.live[:warps] = self._alive[:warps]

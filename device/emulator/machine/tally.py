@@ -9,7 +9,12 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.codegen.layout import COUNTERS, TRIP_CLASSES, UNROLLINGS
+from memlab.device.emulator.codegen.layout import (
+    COUNTERS,
+    REST_COLUMNS,
+    TRIP_CLASSES,
+    UNROLLINGS,
+)
 from memlab.device.emulator.codegen.program_code import NativeProgram
 from memlab.device.emulator.machine.context import ChunkContext
 from memlab.device.emulator.machine.threads import Grid
@@ -111,29 +116,40 @@ def tally_of(native: NativeProgram, context: ChunkContext) -> Tally:
     return Tally(*(column.tolist() for column in columns))
 
 
-def rounds_of(trips: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The columns of `Tally.rounds` from those that the machine code counts (`count_trip`).
+def _round_weights() -> NDArray[np.int64]:
+    """The rounds that a trip completes: by its class, then by unrolling.
 
     A loop that is unrolled by n makes a round of every n trips: those whose number n divides.
     """
-    entered = trips[..., TRIP_CLASSES:]
-    rounds = [trips[..., 0:TRIP_CLASSES:unrolling].sum(-1) for unrolling in UNROLLINGS]
-    return np.stack((entered, np.stack(rounds, axis=-1)), axis=-2)
+    return (np.arange(TRIP_CLASSES)[:, None] % UNROLLINGS == 0).astype(np.int64)
+
+
+def _rest_weights() -> NDArray[np.int64]:
+    """The counts that a warp adds to `Tally.rests`: by column of the machine code's, then flat."""
+    each = len(UNROLLINGS)
+    weights = np.zeros((REST_COLUMNS, each, each), np.int64)
+    weights[: UNROLLINGS[1], 0, 0] = 1
+    start = 0
+    for number, unrolled in enumerate(UNROLLINGS[1:], 1):
+        trips = np.arange(unrolled)[:, None]
+        weights[start : start + unrolled, number, :number] = trips // UNROLLINGS[:number]
+        start += unrolled
+    return weights.reshape(REST_COLUMNS, -1)
+
+
+_ROUND_WEIGHTS, _REST_WEIGHTS = _round_weights(), _rest_weights()
+
+
+def rounds_of(trips: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The columns of `Tally.rounds` from those that the machine code counts (`count_trip`)."""
+    rounds = trips[..., :TRIP_CLASSES] @ _ROUND_WEIGHTS
+    return np.stack((trips[..., TRIP_CLASSES:], rounds), axis=-2)
 
 
 def rests_of(rests: NDArray[np.int64]) -> NDArray[np.int64]:
     """The columns of `Tally.rests` from those that the machine code counts (`count_leaving`)."""
-    each = len(UNROLLINGS)
-    found = np.zeros((*rests.shape[:-1], each, each), np.int64)
-    start = 0
-    for number, unrolled in enumerate(UNROLLINGS[1:], 1):
-        warps = rests[..., start : start + unrolled]
-        start += unrolled
-        for smaller in range(number):
-            rounds = np.arange(unrolled) // UNROLLINGS[smaller]
-            found[..., number, smaller] = (warps * rounds).sum(-1)
-    found[..., 0, 0] = rests[..., : UNROLLINGS[1]].sum(-1)
-    return found
+    found: NDArray[np.int64] = rests @ _REST_WEIGHTS
+    return found.reshape(*rests.shape[:-1], len(UNROLLINGS), len(UNROLLINGS))
 
 
 MOST_WARPS = 1 << 19

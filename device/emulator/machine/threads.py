@@ -7,8 +7,9 @@ never alive.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 from memlab.device.emulator.isa.special_registers import (
     EXPLICIT_CLUSTER,
     GRID_WORKSPACE_REGISTERS,
-    THREAD_REGISTERS,
 )
 from memlab.device.emulator.machine.memory import Lanes, Mask
 from memlab.device.emulator.program.lowering import source_excerpt
@@ -60,6 +60,32 @@ class Grid:
     def padded_threads(self) -> int:
         """Lanes per block: its threads, padded to whole warps."""
         return -(-self.threads // WARP_SIZE) * WARP_SIZE
+
+    @property
+    def registers(self) -> dict[str, int]:
+        """The special registers that are the same for all threads: their bits by name."""
+        values = {
+            f"%{name}.{axis}": extents[number]
+            for name, extents in (
+                ("ntid", self.block),
+                ("nctaid", self.grid),
+                ("cluster_nctaid", self.cluster),
+            )
+            for number, axis in enumerate("xyz")
+        }
+        for axis, blocks, of_cluster in zip("xyz", self.grid, self.cluster, strict=True):
+            values[f"%nclusterid.{axis}"] = blocks // of_cluster
+        for word, name in enumerate(GRID_WORKSPACE_REGISTERS):
+            values[name] = self.workspace >> 32 * word & 0xFFFF_FFFF
+        return values | {
+            "%cluster_nctarank": self.cluster_blocks,
+            EXPLICIT_CLUSTER: 0 if self.cluster == NO_CLUSTER else 0xFFFF_FFFF,
+            "%smid": 0,
+            "%gridid": 0,
+            "%nsmid": 1,
+            "%nwarpid": self.padded_threads // WARP_SIZE,
+            "%dynamic_smem_size": self.dynamic_shared_bytes,
+        }
 
 
 BlockBox: TypeAlias = tuple[range, range, range]
@@ -108,6 +134,18 @@ def cluster_peers(blocks: NDArray[np.int64], cluster: Dim3) -> NDArray[np.int64]
     return members[owner]
 
 
+def _along(axis: int, blocks: NDArray[np.int64], cluster: Dim3) -> Lanes:
+    return blocks[:, axis]
+
+
+def _cluster_along(axis: int, blocks: NDArray[np.int64], cluster: Dim3) -> Lanes:
+    return blocks[:, axis] // cluster[axis]
+
+
+def _place_along(axis: int, blocks: NDArray[np.int64], cluster: Dim3) -> Lanes:
+    return blocks[:, axis] % cluster[axis]
+
+
 class Threads:
     """The lanes of some blocks of a grid.
 
@@ -139,62 +177,45 @@ class Threads:
         text = self._source[line - 1].strip() if 0 < line <= len(self._source) else ""
         return f"{where}, line {line}: {source_excerpt(text)}"
 
-    def special_registers(self, names: Collection[str] = THREAD_REGISTERS) -> dict[str, Lanes]:
-        """The values of some of `isa.special_registers.THREAD_REGISTERS`, by name.
+    def thread_registers(self, names: Collection[str]) -> dict[str, Lanes]:
+        """Those of some special registers that differ between the threads of a block.
 
-        Each has shape (lanes,), or () where it is the same for all lanes.
+        By name, shape (padded threads of a block,).
         """
-        grid, blocks = self.grid, self.blocks
-        thread = np.arange(grid.padded_threads, dtype=np.uint32)
-        x, y, _ = grid.block
-        lane = thread % WARP_SIZE
-        per_thread = {
-            "%tid.x": thread % x,
-            "%tid.y": thread // x % y,
-            "%tid.z": thread // (x * y),
-            "%laneid": lane,
-            "%warpid": thread // WARP_SIZE,
-            "%lanemask_eq": np.uint32(1) << lane,
-            "%lanemask_lt": (np.uint32(1) << lane) - np.uint32(1),
-            "%lanemask_le": (np.uint32(2) << lane) - np.uint32(1),
-            "%lanemask_gt": ~((np.uint32(2) << lane) - np.uint32(1)),
-            "%lanemask_ge": ~((np.uint32(1) << lane) - np.uint32(1)),
+        x, y, _ = self.grid.block
+        thread = np.arange(self.grid.padded_threads, dtype=np.uint32)
+        return {
+            name: value(thread, x, y) for name, value in _THREAD_REGISTERS.items() if name in names
         }
-        lanes = {
-            name: np.tile(values.astype(np.uint32), len(blocks))
-            for name, values in per_thread.items()
+
+    def block_registers(self, names: Collection[str]) -> dict[str, Lanes]:
+        """Those of some special registers that differ between blocks: by name, shape (blocks,)."""
+        cluster = self.grid.cluster
+        return {
+            name: value(self.blocks, cluster)
+            for name, value in _BLOCK_REGISTERS.items()
             if name in names
         }
-        for name, values in self.block_registers().items():
-            if name in names:
-                lanes[name] = np.repeat(values.astype(np.uint32), grid.padded_threads)
-        for axis, name in enumerate("xyz"):
-            lanes[f"%ntid.{name}"] = np.array(grid.block[axis], np.uint32)
-            lanes[f"%nctaid.{name}"] = np.array(grid.grid[axis], np.uint32)
-            clusters = grid.grid[axis] // grid.cluster[axis]
-            lanes[f"%nclusterid.{name}"] = np.array(clusters, np.uint32)
-            lanes[f"%cluster_nctaid.{name}"] = np.array(grid.cluster[axis], np.uint32)
-        lanes["%cluster_nctarank"] = np.array(grid.cluster_blocks, np.uint32)
-        lanes[EXPLICIT_CLUSTER] = np.array(grid.cluster != NO_CLUSTER)
-        for name in ("%smid", "%gridid"):
-            lanes[name] = np.array(0, np.uint32)
-        lanes["%nsmid"] = np.array(1, np.uint32)
-        lanes["%dynamic_smem_size"] = np.array(grid.dynamic_shared_bytes, np.uint32)
-        for word, name in enumerate(GRID_WORKSPACE_REGISTERS):
-            lanes[name] = np.array(grid.workspace >> 32 * word & 0xFFFFFFFF, np.uint32)
-        lanes["%nwarpid"] = np.array(grid.padded_threads // WARP_SIZE, np.uint32)
-        return {name: values for name, values in lanes.items() if name in names}
 
-    def block_registers(self) -> dict[str, Lanes]:
-        """Those of `special_registers` that differ between blocks: by name, shape (blocks,)."""
-        clusters, places = cluster_places(self.blocks, self.grid.cluster)
-        registers = {
-            f"%{name}.{axis}": values[:, number]
-            for name, values in (
-                ("ctaid", self.blocks),
-                ("clusterid", clusters),
-                ("cluster_ctaid", places),
-            )
-            for number, axis in enumerate("xyz")
-        }
-        return registers | {"%cluster_ctarank": ranks(places, self.grid.cluster)}
+
+_THREAD_REGISTERS: dict[str, Callable[[Lanes, int, int], Lanes]] = {
+    "%tid.x": lambda thread, x, y: thread % x,
+    "%tid.y": lambda thread, x, y: thread // x % y,
+    "%tid.z": lambda thread, x, y: thread // (x * y),
+    "%laneid": lambda thread, x, y: thread % WARP_SIZE,
+    "%warpid": lambda thread, x, y: thread // WARP_SIZE,
+    "%lanemask_eq": lambda thread, x, y: np.uint32(1) << thread % WARP_SIZE,
+    "%lanemask_lt": lambda thread, x, y: (np.uint32(1) << thread % WARP_SIZE) - np.uint32(1),
+    "%lanemask_le": lambda thread, x, y: (np.uint32(2) << thread % WARP_SIZE) - np.uint32(1),
+    "%lanemask_gt": lambda thread, x, y: ~((np.uint32(2) << thread % WARP_SIZE) - np.uint32(1)),
+    "%lanemask_ge": lambda thread, x, y: ~((np.uint32(1) << thread % WARP_SIZE) - np.uint32(1)),
+}
+"""Registers of the threads of a block: by name, from their numbers and the block's x and y."""
+
+_BLOCK_REGISTERS: dict[str, Callable[[NDArray[np.int64], Dim3], Lanes]] = {
+    **{f"%ctaid.{x}": partial(_along, axis) for axis, x in enumerate("xyz")},
+    **{f"%clusterid.{x}": partial(_cluster_along, axis) for axis, x in enumerate("xyz")},
+    **{f"%cluster_ctaid.{x}": partial(_place_along, axis) for axis, x in enumerate("xyz")},
+    "%cluster_ctarank": cluster_ranks,
+}
+"""Registers of blocks: by name, from their coordinates, shape (blocks, 3), and the cluster."""

@@ -7,9 +7,14 @@ from memlab.device.emulator.machine.threads import Grid, Threads, block_coordina
 
 
 def test_every_register_that_the_table_names_has_a_value() -> None:
-    threads = Threads(Grid((2, 1, 1), (33, 1, 1), 0, b""), np.array([(0, 0, 0), (1, 0, 0)]))
+    grid = Grid((2, 1, 1), (33, 1, 1), 0, b"")
+    threads = Threads(grid, np.array([(0, 0, 0), (1, 0, 0)]))
+    of_threads = threads.thread_registers(THREAD_REGISTERS)
+    of_blocks = threads.block_registers(THREAD_REGISTERS)
 
-    assert threads.special_registers().keys() == THREAD_REGISTERS
+    assert sorted([*grid.registers, *of_threads, *of_blocks]) == sorted(THREAD_REGISTERS)
+    assert {len(values) for values in of_threads.values()} == {64}
+    assert {len(values) for values in of_blocks.values()} == {2}
     assert is_special("%clock64")
     assert not is_special("%r1")
 
