@@ -61,13 +61,17 @@ class MemoryAccess:
             chosen: Whether each unit is chosen, shape (n * width,).
         """
         width = self.element_bytes // self.unit_bytes
-        return np.flatnonzero(np.repeat(chosen.reshape(-1, width).all(axis=1), width))
+        if width > 1:
+            chosen = np.repeat(chosen.reshape(-1, width).all(axis=1), width)
+        return np.flatnonzero(chosen)
 
     def lanes_of_units(self, positions: Lanes) -> Lanes:
         """The positions in `lanes` of the lanes that touch the units at positions in `units`."""
-        return np.asarray(positions // self.width)
+        return positions if self.width == 1 else np.asarray(positions // self.width)
 
     def addresses(self, positions: Lanes) -> Lanes:
         """The byte addresses of the units at positions in `units`."""
-        within = positions % self.width * self.unit_bytes
-        return np.asarray(self.address[self.lanes_of_units(positions)] + within)
+        addresses = self.address[self.lanes_of_units(positions)]
+        if self.width > 1:
+            addresses += positions % self.width * self.unit_bytes
+        return addresses

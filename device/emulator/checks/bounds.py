@@ -76,7 +76,7 @@ class BoundsCheck:
         if self._heap is None or segment.name != "global":
             correct = multiple & ((alignment or size) - 1) == 0
             correct &= _inside(address, starts[permits], ends[permits] - size)
-            if np.array_equal(correct & active, active):
+            if not (active & ~correct).any():
                 return active
         misaligned = active & ((multiple & ((alignment or size) - 1)) != 0)
         inside, read_only = np.zeros((2, len(address)), np.bool_)
@@ -171,7 +171,6 @@ class BoundsCheck:
 
 def _inside(address: Lanes, starts: Lanes, lasts: Lanes) -> Lanes:
     """Whether each address lies in one of some ranges, given by their first and last addresses."""
-    inside = np.zeros(len(address), np.bool_)
-    for start, last in zip(starts.tolist(), lasts.tolist(), strict=True):
-        inside |= (address >= start) & (address <= last)
-    return inside
+    ranges = zip(starts.tolist(), lasts.tolist(), strict=True)
+    each = [(address >= start) & (address <= last) for start, last in ranges]
+    return np.logical_or.reduce(each) if each else np.zeros(len(address), np.bool_)

@@ -82,7 +82,8 @@ class InitializationCheck:
             if access.step in self._early_loads and access.space != "global":
                 self._note_early(access, missing)
                 return
-            missing = missing[np.diff(lanes, prepend=-1) != 0]  # the first unit of each lane
+            if access.width > 1:
+                missing = missing[np.diff(lanes, prepend=-1) != 0]  # the first unit of each lane
             self._observations.add(
                 "initcheck",
                 "uninitialized read",

@@ -110,7 +110,6 @@ class Observations:
             kinds = table[:, firsts].T.tolist()
         else:
             firsts, counts, kinds = [int(np.argmin(threads))], [len(threads)], [keys]
-        steps = np.broadcast_to(steps, len(threads))
         for first, count, (line, array_index, other_line) in zip(
             firsts, counts, kinds, strict=True
         ):
@@ -123,7 +122,7 @@ class Observations:
             other = None
             if other_steps is not None and other_threads is not None:
                 other = Site(int(other_steps[first]), int(other_threads[first]))
-            at = Site(int(steps[first]), thread)
+            at = Site(steps if isinstance(steps, int) else int(steps[first]), thread)
             self._observed[key] = Observation(
                 tool, kind, space, array_index, int(addresses[first]), at, other, 0
             )

@@ -216,7 +216,7 @@ class RaceCheck:
         Returns:
             The positions among the units with a conflict, possibly twice.
         """
-        found = np.stack([entries[access.units] for entries in kept])
+        found = np.array([entries[access.units] for entries in kept])
         concurrent = np.flatnonzero(self._may_be_concurrent(access, found))
         positions, earlier = concurrent % len(access.units), found.reshape(-1)[concurrent]
         if not positions.size:
@@ -227,8 +227,7 @@ class RaceCheck:
         if hazard == "WAW":
             races &= ~self._is_same_value(access, positions, earlier)
         positions, earlier = positions[races], earlier[races]
-        if positions.size:
-            self._report_race(hazard, access, positions, earlier)
+        self._report_race(hazard, access, positions, earlier)
         return positions
 
     def _may_be_concurrent(self, access: MemoryAccess, earlier: Lanes) -> Lanes:
@@ -331,8 +330,7 @@ class RaceCheck:
         earlier = np.maximum.reduce([entries[access.units] for entries in written])
         earlier[races] = 0
         stale = np.flatnonzero(earlier)
-        if stale.size:
-            self._report_race("stale read", access, stale, earlier[stale])
+        self._report_race("stale read", access, stale, earlier[stale])
 
     def _report_unfenced(self, access: MemoryAccess, races: Lanes, written: Lanes) -> None:
         """Report what the async proxy reads that threads stored, without a proxy fence behind.
@@ -352,8 +350,7 @@ class RaceCheck:
         fences, own = self.bulk.fence_times, access.spread(access.lanes)
         writers = np.where(stored, self._chunk_lanes(earlier & THREAD_MASK), 0)
         missing = np.flatnonzero(stored & (fences[writers] < times) & (fences[own] < times))
-        if missing.size:
-            self._report_race("missing proxy fence", access, missing, earlier[missing])
+        self._report_race("missing proxy fence", access, missing, earlier[missing])
 
     def _report_unfenced_maps(self, access: MemoryAccess, races: Lanes, written: Lanes) -> None:
         """Report tensor maps that threads wrote, without the two fences of their proxy behind.
@@ -380,8 +377,7 @@ class RaceCheck:
         of_blocks = acquires.reshape(-1, self._lanes_per_block).max(1)
         acquired = of_blocks[access.spread(access.lanes) // self._lanes_per_block] >= times
         missing = np.flatnonzero(known & ~(released & acquired))
-        if missing.size:
-            self._report_race("missing map fence", access, missing, earlier[missing])
+        self._report_race("missing map fence", access, missing, earlier[missing])
 
     def _compare_lanes(self, access: MemoryAccess, entries: Lanes, left: Lanes) -> None:
         """Report lanes of this access that store different values to one unit.
@@ -423,32 +419,34 @@ class RaceCheck:
         Which of two blocks runs first is the emulator's choice, so a race between blocks is
         reported in the order of the program.
         """
+        if not positions.size:
+            return
         steps, _ = self._steps_and_orders(earlier)
-        lines, line = np.unique(self._program.lines[steps], return_inverse=True)
-        pairs = access.lanes_of_units(positions) * len(lines) + line
-        first = np.full(len(access.lanes) * len(lines), -1)
+        line = self._program.lines[steps]
+        pairs, count = access.lanes_of_units(positions), len(access.lanes)
+        if (line != line[0]).any():
+            lines, line = np.unique(line, return_inverse=True)
+            pairs, count = pairs * len(lines) + line, count * len(lines)
+        first = np.full(count, -1)
         first[pairs[::-1]] = np.arange(len(pairs))[::-1]
         first = first[first >= 0]
         positions, others, steps = positions[first], earlier[first] & THREAD_MASK, steps[first]
-        threads = access.threads[access.lanes_of_units(positions)]
+        threads, own = (
+            access.threads[access.lanes_of_units(positions)],
+            np.full_like(steps, access.step),
+        )
         is_reversed = (steps > access.step) & ((threads ^ others) >> THREAD_BITS != 0)
         is_reversed &= hazard in _REVERSED_HAZARD
-        at, other = (
-            np.where(is_reversed, steps, access.step),
-            np.where(is_reversed, access.step, steps),
-        )
-        by, other_by = (
-            np.where(is_reversed, others, threads),
-            np.where(is_reversed, threads, others),
-        )
-        reverse = _REVERSED_HAZARD.get(hazard, hazard)
-        for kind, chosen in ((hazard, ~is_reversed), (reverse, is_reversed)):
+        for kind, chosen, (at, by, other, other_by) in (
+            (hazard, ~is_reversed, (own, threads, steps, others)),
+            (_REVERSED_HAZARD.get(hazard, hazard), is_reversed, (steps, others, own, threads)),
+        ):
             if chosen.any():
                 self._observations.add(
                     "racecheck",
                     kind,
                     access.space,
-                    access.addresses(positions)[chosen],
+                    access.addresses(positions[chosen]),
                     at[chosen],
                     by[chosen],
                     other[chosen],

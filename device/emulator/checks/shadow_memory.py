@@ -43,7 +43,7 @@ class AccessHistory:
         left = self.last[units]
         for bits, others in zip(self._id_shifts, self.recorded_accesses[1:], strict=True):
             for older in (before, entries):
-                other = np.flatnonzero(((older ^ left) & THREAD_MASK) >> bits)[::-1]
+                other = np.flatnonzero((older ^ left) & (THREAD_MASK >> bits << bits))[::-1]
                 others[units[other]] = older[other]
 
 

@@ -161,9 +161,9 @@ def watch_access(
     finish = partial(_finish, step, registers, execute)
 
     def run(mask: Mask) -> None:
-        address = np.broadcast_to(
-            registers.address_base(step.address) + step.address.offset, len(mask)
-        )
+        address = registers.address_base(step.address) + step.address.offset
+        if not address.ndim:
+            address = np.broadcast_to(address, len(mask))
         if not has_parts:
             access = _access(instruction, chunk.segments[row.space], address, mask, chunk, reach)
             finish(mask, _permitted_lanes(access, policy, observers))
