@@ -45,7 +45,12 @@ from memlab.device.emulator.checks.undefined_values import (
     UndefinedSources,
     UndefinedValues,
 )
-from memlab.device.emulator.codegen.check_layout import THREAD_BITS
+from memlab.device.emulator.codegen.check_layout import (
+    INITCHECK,
+    MEMCHECK,
+    RACECHECK,
+    THREAD_BITS,
+)
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE
 from memlab.device.emulator.isa.asynchronous.warpgroup import is_factor_load
 from memlab.device.emulator.machine.access_watch import MemoryInstruction, WatchedAccess
@@ -262,11 +267,12 @@ class Checker(ExecutionPolicy):
             unit_bytes=unit_bytes,
             values=values if instruction.sources else None,
         )
-        if self._initialisation is not None:
+        if self._initialisation is not None and self._native.is_left_to(INITCHECK):
             self._initialisation.access(permitted)
         if instruction.touched > instruction.size:
             self._note_overrun(instruction, int(address[0]))
-        if self._races is not None and segment.name != "local":
+        is_shared = segment.name != "local"
+        if self._races is not None and is_shared and self._native.is_left_to(RACECHECK):
             self._races.access(permitted, index in self._program.async_copies)
             self._native.noted(segment.name, instruction.kind)
         if access.ranks is not None and self._remote is not None:
@@ -305,6 +311,8 @@ class Checker(ExecutionPolicy):
     def permitted_lanes(self, access: WatchedAccess) -> Lanes:
         """The lanes whose access is inside its array, aligned and allowed; others are reported."""
         instruction, mask = access.instruction, access.mask
+        if not self._native.is_left_to(MEMCHECK):
+            return mask
         first, size = instruction.extent
         if instruction.index in self._members.accesses:
             space = access.segment.name

@@ -33,6 +33,7 @@ from memlab.device.emulator.codegen.check_layout import (
     CHECK_KINDS,
     CHECK_STATE,
     CHECKED_SPACE,
+    EVERY_TOOL,
     FOOTPRINT,
     PENDING_COPY_BIT,
     WEAK,
@@ -202,7 +203,7 @@ class NativeChecks:
     def refresh(self, has_marks: bool = False) -> None:
         """Take over what the tools noted; `has_marks` where some register's value is undefined."""
         state, races = self._state, self._tools.races
-        state["has_marks"] = has_marks
+        state["has_marks"], state["left"] = has_marks, EVERY_TOOL
         if races is None:
             return
         if races.times is not self._times:  # they were moved to make room
@@ -214,6 +215,10 @@ class NativeChecks:
             updates = races.shadow(name).atomic_updates
             if updates is not None:
                 _point(self._space[name]["updates"], updates.recorded_accesses)
+
+    def is_left_to(self, tool: int) -> bool:
+        """Whether a tool, a bit of `EVERY_TOOL`, must look at the present access."""
+        return bool(int(self._state["left"]) & tool)
 
     def noted(self, space: str, kind: str) -> None:
         """Take over that the tools noted an access of a kind."""

@@ -9,8 +9,11 @@ from __future__ import annotations
 from memlab.device.emulator.codegen.check_layout import (
     BLOCK_SCOPE_BIT,
     CHECK_KINDS,
+    EVERY_TOOL,
+    INITCHECK,
     LEVEL_MASK,
     PENDING_COPY_BIT,
+    RACECHECK,
     SIZE_SHIFT,
     THREAD_BITS,
     THREAD_MASK,
@@ -65,7 +68,7 @@ class Span(Record):
 def must_report(context: Context, check: Check, mask: Pointer[Word]) -> bool:
     """Whether the tools must look at an instruction that lanes are about to execute."""
     state = check.state[0]
-    state.found = pointer_to(0, Footprint)
+    state.found, state.left = pointer_to(0, Footprint), EVERY_TOOL
     if check.uses_marks and state.has_marks:
         return True
     if check.kind == _OTHER:
@@ -112,7 +115,7 @@ def lacks_lanes(context: Context, check: Check, state: CheckState, mask: Pointer
 def must_report_access(
     context: Context, check: Check, state: CheckState, mask: Pointer[Word]
 ) -> bool:
-    """Whether the tools must look at an access; else it is noted, as by them."""
+    """Whether `state.left` tools must look at an access; for others it is noted, as by them."""
     warp = first_warp(context, mask)
     if warp < 0:
         return False
@@ -131,30 +134,41 @@ def must_report_access(
     footprint, space = state.found[0], check.space[0]
     if not is_permitted(check, start, footprint.low, footprint.high, footprint.ored):
         return True
-    base = (start - space.origin) >> space.unit_shift
+    base, left = (start - space.origin) >> space.unit_shift, 0
     if check.needs_written and check.kind != _STORE and has_unwritten(footprint, space, base):
-        return True
+        left = INITCHECK
     if check.may_race:
-        # Several lanes that store to one unit may store different values.
-        if check.kind == _STORE and footprint.is_contended:
-            return True
-        # Several lanes may be of several blocks, which an atomic of block scope does not order.
-        in_block_only = check.order & BLOCK_SCOPE_BIT != 0
-        if in_block_only and footprint.is_contended and space.is_shared_by_blocks:
-            return True
-        if check.kind == _ATOMIC and not space.updates[0]:
-            return True
-        if check.is_noncoherent != 0 and was_written(footprint, space, base):
-            return True
-        if check.is_async_read != 0 and may_lack_proxy_fence(state, footprint, space, base):
-            return True
-        if state.time[0] + 1 >= state.times or may_race(check, state, footprint, space, base):
-            return True
-        note_access(check, state, footprint, space, base)
-    if check.needs_written and check.kind != _LOAD:
+        if must_compare(check, state, footprint, space, base):
+            left = left | RACECHECK
+        else:
+            note_access(check, state, footprint, space, base)
+    if check.needs_written and check.kind != _LOAD and left & INITCHECK == 0:
         for number in range(footprint.count):
             space.unwritten[base + footprint.units[number]] = 0
-    return False
+    if left:
+        state.left = left
+    return left != 0
+
+
+@compiled
+def must_compare(
+    check: Check, state: CheckState, footprint: Footprint, space: CheckedSpace, base: int
+) -> bool:
+    """Whether racecheck must compare a permitted access with earlier ones."""
+    # Several lanes that store to one unit may store different values.
+    if check.kind == _STORE and footprint.is_contended:
+        return True
+    # Several lanes may be of several blocks, which an atomic of block scope does not order.
+    in_block_only = check.order & BLOCK_SCOPE_BIT != 0
+    if in_block_only and footprint.is_contended and space.is_shared_by_blocks:
+        return True
+    if check.kind == _ATOMIC and not space.updates[0]:
+        return True
+    if check.is_noncoherent != 0 and was_written(footprint, space, base):
+        return True
+    if check.is_async_read != 0 and may_lack_proxy_fence(state, footprint, space, base):
+        return True
+    return state.time[0] + 1 >= state.times or may_race(check, state, footprint, space, base)
 
 
 # --- Addresses ------------------------------------------------------------------------------------

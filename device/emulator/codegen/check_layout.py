@@ -43,6 +43,10 @@ the access goes with accesses of any size."""
 CHECK_KINDS = ("load", "store", "atomic", "barrier", "warp barrier", "collective", "other")
 """What a check is of, by number in `Check`."""
 
+MEMCHECK, INITCHECK, RACECHECK = 1, 2, 4
+"""The tools that look at accesses, as bits."""
+EVERY_TOOL = MEMCHECK | INITCHECK | RACECHECK
+
 
 class CheckedSpace(Record):
     """The shadow memory of a state space."""
@@ -105,6 +109,7 @@ class CheckState(Record):
     footprint_count: int
     oldest: int  # number of the footprint that gives way to the next one
     found: Pointer[Footprint]  # that of the instruction that was checked last
+    left: int  # the tools that must look at it, as `EVERY_TOOL` has them
 
 
 class Check(Record):
