@@ -153,7 +153,8 @@ def available_memory_bytes() -> int:
 
 def _host_available_bytes() -> float:
     try:
-        available = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.M)
+        text = Path("/proc/meminfo").read_bytes()
+        available = re.search(rb"^MemAvailable:\s+(\d+) kB", text, re.M)
     except OSError:
         available = None
     if available is not None:
@@ -166,11 +167,13 @@ def _cgroup_available_bytes() -> float:
     folder = Path("/sys/fs/cgroup")
     try:
         most = (folder / "memory.max").read_text().strip()
+        if most == "max":
+            return math.inf
         used = int((folder / "memory.current").read_text())
         cache = re.search(r"^inactive_file (\d+)", (folder / "memory.stat").read_text(), re.M)
     except (OSError, ValueError):
         return math.inf
-    return math.inf if most == "max" else int(most) - used + (int(cache[1]) if cache else 0)
+    return int(most) - used + (int(cache[1]) if cache else 0)
 
 
 def _process_available_bytes() -> float:

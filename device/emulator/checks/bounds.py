@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,14 @@ from memlab.device.emulator.machine.memory import Segment
 
 ArrayExtents: TypeAlias = Sequence[tuple[int, int]]
 """The start and end of each array of a state space, by rising address."""
+
+
+class _Candidate(NamedTuple):
+    """An array that an instruction may access: its start and end, and whether it permits that."""
+
+    start: int
+    end: int
+    permits: bool
 
 
 class BoundsCheck:
@@ -40,11 +48,9 @@ class BoundsCheck:
         """
         self._heap = heap
         self._observations, self._origins = observations, origins
-        self._extents = {
-            space: np.array(extent, np.int64).reshape(-1, 2).T for space, extent in extents.items()
-        }
+        self._extents = extents
         self._read_only_arrays = frozenset(inputs)
-        self._permissions: dict[tuple[str, int | None, bool], tuple[Lanes, Lanes, Lanes]] = {}
+        self._candidates: dict[tuple[str, int | None, bool], Sequence[_Candidate]] = {}
 
     def permitted_lanes(
         self,
@@ -71,19 +77,20 @@ class BoundsCheck:
             alignment: Bytes of which addresses and the size must be multiples; 0 for the size.
             sized: Whether the size must, too.
         """
-        starts, ends, permits = self._candidate_arrays(step, segment, load)
+        candidates = self._candidate_arrays(step, segment, load)
         multiple = address | size if sized else address
         if self._heap is None or segment.name != "global":
             correct = multiple & ((alignment or size) - 1) == 0
-            correct &= _inside(address, starts[permits], ends[permits] - size)
+            permitted = [_is_inside(address, each, size) for each in candidates if each.permits]
+            correct &= np.logical_or.reduce(permitted)
             if not (active & ~correct).any():
                 return active
         misaligned = active & ((multiple & ((alignment or size) - 1)) != 0)
         inside, read_only = np.zeros((2, len(address)), np.bool_)
-        for start, end, permitted in zip(starts, ends, permits, strict=True):
-            in_array = (address >= start) & (address <= end - size)
+        for each in candidates:
+            in_array = _is_inside(address, each, size)
             inside |= in_array
-            if not permitted:
+            if not each.permits:
                 read_only |= in_array
         read_only &= active & ~misaligned
         freed = np.zeros_like(active)
@@ -115,10 +122,13 @@ class BoundsCheck:
 
     def permitted_arrays(self, step: int, segment: Segment, load: bool) -> Lanes:
         """The starts and ends of the arrays that an instruction may access, shape (arrays, 2)."""
-        starts, ends, permits = self._candidate_arrays(step, segment, load)
+        permitted = [
+            each[:2] for each in self._candidate_arrays(step, segment, load) if each.permits
+        ]
+        arrays = np.array(permitted, np.int64).reshape(-1, 2)
         if self._heap is not None and segment.name == "global":
-            permits = permits & ~self._heap.holds(starts)  # its allocations come and go
-        return np.ascontiguousarray(np.stack([starts, ends], axis=1)[permits])
+            arrays = arrays[~self._heap.holds(arrays[:, 0])]  # its allocations come and go
+        return arrays
 
     def permitted_frees(self, step: int, address: Lanes, active: Lanes, threads: Lanes) -> Lanes:
         """The lanes that free an allocation, or a null pointer; the others are reported.
@@ -145,18 +155,18 @@ class BoundsCheck:
         permitted[lanes[~(valid & first)]] = False
         return permitted
 
-    def _candidate_arrays(
-        self, step: int, segment: Segment, load: bool
-    ) -> tuple[Lanes, Lanes, Lanes]:
-        """The arrays an instruction may access: starts, ends, and whether each permits it."""
+    def _candidate_arrays(self, step: int, segment: Segment, load: bool) -> Sequence[_Candidate]:
+        """The arrays that an instruction may mean."""
         array = self._origin(step, segment)
         key = segment.name, array, load
-        if key not in self._permissions:
-            starts, ends = self._extents.get(segment.name, np.array([[0], [segment.size]]))
-            numbers = np.arange(len(starts)) if array is None else np.array([array])
-            permits = [load or self._is_writable(segment, number) for number in numbers.tolist()]
-            self._permissions[key] = starts[numbers], ends[numbers], np.array(permits, np.bool_)
-        return self._permissions[key]
+        if key not in self._candidates:
+            extents = self._extents.get(segment.name, ((0, segment.size),))
+            numbers = range(len(extents)) if array is None else (array,)
+            self._candidates[key] = [
+                _Candidate(*extents[number], load or self._is_writable(segment, number))
+                for number in numbers
+            ]
+        return self._candidates[key]
 
     def _origin(self, step: int, segment: Segment) -> int | None:
         """The array of a segment that an instruction's addresses were computed from, if known."""
@@ -169,8 +179,6 @@ class BoundsCheck:
         return bool(segment.data.flags.writeable)
 
 
-def _inside(address: Lanes, starts: Lanes, lasts: Lanes) -> Lanes:
-    """Whether each address lies in one of some ranges, given by their first and last addresses."""
-    ranges = zip(starts.tolist(), lasts.tolist(), strict=True)
-    each = [(address >= start) & (address <= last) for start, last in ranges]
-    return np.logical_or.reduce(each) if each else np.zeros(len(address), np.bool_)
+def _is_inside(address: Lanes, array: _Candidate, size: int) -> Lanes:
+    """Whether accesses of so many bytes lie in an array."""
+    return np.asarray((address >= array.start) & (address <= array.end - size))

@@ -116,7 +116,9 @@ class NativeChecks:
         self._tools, self._program = tools, analyze(program)
         records, self._accesses = _check_records(program, frozenset(selected))
         self._records = records.copy()
-        self._checked = ~np.isin(records["index"], list(interpreted))
+        self._checked = np.ones(len(records), np.bool_)
+        if interpreted:
+            self._checked &= ~np.isin(records["index"], list(interpreted))
         self._state = np.zeros((), CHECK_STATE)
         self._async_writes = np.zeros(len(program.steps), np.bool_)
         self._async_writes[list(self._program.bulk_writes)] = True

@@ -245,14 +245,15 @@ class RaceCheck:
     ) -> Lanes:
         """Whether nothing orders the earlier access at each position before this one."""
         _, orders = self._steps_and_orders(earlier)
-        threads = access.threads[access.lanes_of_units(positions)]
-        in_other_block = (earlier & THREAD_MASK ^ threads) >> THREAD_BITS != 0
-        race = ~are_morally_strong(orders, order, in_other_block)
-        race &= ~self._is_ordered(access, positions, earlier)
+        race = ~self._is_ordered(access, positions, earlier)
+        if order & LEVEL_MASK != WEAK:
+            threads = access.threads[access.lanes_of_units(positions)]
+            in_other_block = (earlier & THREAD_MASK ^ threads) >> THREAD_BITS != 0
+            race &= ~are_morally_strong(orders, order, in_other_block)
         updates = self.shadow(access.space).atomic_updates
-        atomic = np.flatnonzero(race & (orders & LEVEL_MASK == STRONG))
         if updates is not None:
             # A thread that reads the last ticket of a counter knows that all others were drawn.
+            atomic = np.flatnonzero(race & (orders & LEVEL_MASK == STRONG))
             last = updates.last[access.units[positions[atomic]]]
             steps, _ = self._steps_and_orders(last)
             race[atomic] = ~(

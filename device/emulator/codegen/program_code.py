@@ -7,7 +7,7 @@ import gc
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -46,6 +46,7 @@ from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
     bytes_moved,
+    counts_itself,
     instructions_in_loops,
     reach_of,
 )
@@ -98,6 +99,21 @@ class NativeProgram:
     has_partial_barriers: bool
     order_starts: NDArray[np.int64]
     library: Library
+
+    @cached_property
+    def uncounted(self) -> list[int]:
+        """The memory instructions whose bytes count as none."""
+        return [index for index in self._at if not self.program.steps[index].row.counted]
+
+    @cached_property
+    def count_themselves(self) -> list[int]:
+        """The memory instructions whose machine code counts the bytes."""
+        return [index for index in self._at if counts_itself(self.program.steps[index].row)]
+
+    @property
+    def _at(self) -> list[int]:
+        at: list[int] = self.sites["index"].tolist()
+        return at
 
     def call(self, name: str, context: int, *arguments: int) -> int:
         """Call a function of the schedule (`schedule_code`) on a context, by its host address."""

@@ -18,7 +18,7 @@ from memlab.device.emulator.codegen.layout import (
 from memlab.device.emulator.codegen.program_code import NativeProgram
 from memlab.device.emulator.machine.context import ChunkContext
 from memlab.device.emulator.machine.threads import Grid
-from memlab.device.emulator.program.program import Program, counts_itself
+from memlab.device.emulator.program.program import Program
 from memlab.device.properties import WARP_SIZE
 
 
@@ -103,12 +103,10 @@ def tally_of(native: NativeProgram, context: ChunkContext) -> Tally:
     requested, used = np.zeros_like(lanes), np.zeros_like(lanes)
     at = native.sites["index"]
     requested[at] = lanes[at] * native.sites["size"]
-    rows = {index: native.program.steps[index].row for index in at}
-    requested[[index for index in at if not rows[index].counted]] = 0
-    counted = [index for index in at if counts_itself(rows[index])]
-    requested[counted] = counts["bytes"][counted]
+    requested[native.uncounted] = 0
     used[at] = counts["addresses"][at] * native.sites["counted_bytes"]
-    used[counted] = counts["used"][counted]
+    for column, name in ((requested, "bytes"), (used, "used")):
+        column[native.count_themselves] = counts[name][native.count_themselves]
     names = ("requests", "sectors", "wavefronts", "excessive")
     columns = [lanes, warps, *(counts[name] for name in names), requested, used, counts["words"]]
     columns.extend([*context.remote, context.receivers])
@@ -121,7 +119,8 @@ def _round_weights() -> NDArray[np.int64]:
 
     A loop that is unrolled by n makes a round of every n trips: those whose number n divides.
     """
-    return (np.arange(TRIP_CLASSES)[:, None] % UNROLLINGS == 0).astype(np.int64)
+    divides: NDArray[np.bool_] = np.arange(TRIP_CLASSES)[:, None] % UNROLLINGS == 0
+    return divides.astype(np.int64)
 
 
 def _rest_weights() -> NDArray[np.int64]:
