@@ -1,5 +1,6 @@
 """A chunk that runs other blocks, and the limits of its trace."""
 
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,6 +63,22 @@ def test_a_chunk_starts_other_blocks_as_new_ones() -> None:
     rest = chunk.take_tally()
     assert [3 * n for n in rest.lanes] == [4 * n for n in first.lanes]
     assert first.lanes[0] == 3 * THREADS
+
+
+def test_a_taken_tally_leaves_no_counts_behind() -> None:
+    loop = "again: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 3; @%p1 bra again;"
+    text = kernel(f".reg .b32 %r<2>; .reg .pred %p<2>; mov.u32 %r1, 0; {loop} ret;", ".u64 out")
+    chunk = chunk_of(text, blocks_of((1, 1, 1)), Workspace()).chunk
+    counted = chunk.context
+    for counts in (
+        *(counted.counters, counted.remote, counted.receivers, counted.lanes_off),
+        *(counted.lanes_change, counted.warps_change, counted.trips, counted.rests),
+    ):
+        assert counts.size
+        counts[:] = 5
+    assert any(chunk.take_tally().lanes)
+    left = chunk.take_tally()
+    assert not any(any(getattr(left, counter.name)) for counter in fields(left))
 
 
 def test_a_chunk_that_others_followed_or_that_keeps_state_does_not_start_again() -> None:
