@@ -356,19 +356,20 @@ def _add_copied_floats(ptx_type: str, *sources: Value) -> Value:
     return total if ptx_type == "f64" else arithmetic.canonicalize_nan(total)
 
 
+_COMBINATIONS: tuple[tuple[str, str, Lowering], ...] = (
+    ("min", "u32,s32,u64,s64", minimum),
+    ("max", "u32,s32,u64,s64", maximum),
+    ("and", "b32,b64", operator.and_),
+    ("or", "b32,b64", operator.or_),
+    ("xor", "b32,b64", operator.xor),
+    ("inc", "u32", integers.increment),
+    ("dec", "u32", integers.decrement),
+)
+"""What atomics and the reductions of bulk copies do with integers, besides sums."""
 _SPACES = "{,.global,.shared,.shared::cluster}"
 for name, kind, to in (("atom", "atomic", "{2}"), ("red", "reduce", "")):
-    for end, function in (
-        ("add{}.{u32,s32,u64,f32,f64}", operator.add),
-        ("min{}.{u32,s32,u64,s64}", minimum),
-        ("max{}.{u32,s32,u64,s64}", maximum),
-        ("and{}.{b32,b64}", operator.and_),
-        ("or{}.{b32,b64}", operator.or_),
-        ("xor{}.{b32,b64}", operator.xor),
-        ("inc{}.{u32}", integers.increment),
-        ("dec{}.{u32}", integers.decrement),
-    ):
-        pattern = f"{name}{_SPACES}.{end}"
+    for end, types, function in (("add", "u32,s32,u64,f32,f64", operator.add), *_COMBINATIONS):
+        pattern = f"{name}{_SPACES}.{end}{{}}.{{{types}}}"
         op(pattern, f"{{2}} -> {to}", function, kind=kind, fields=_access)
     for end in (
         f"{_SPACES}.add.noftz{{}}.{{{_HALVES}}}",
@@ -469,17 +470,9 @@ for space in ("global", "shared"):
     op(f"bulk.write.{space}", "b64 u32 ->", kind="store", **more)
     if space == "shared":
         op("bulk.write.shared multicast", "b64 u32 b16 ->", kind="store", **more)
-    for end, function in (
-        ("add.{u32,s32,u64,s64}", operator.add),
-        ("min.{u32,s32,u64,s64}", minimum),
-        ("max.{u32,s32,u64,s64}", maximum),
-        ("inc.{u32}", integers.increment),
-        ("dec.{u32}", integers.decrement),
-        ("and.{b32,b64}", operator.and_),
-        ("or.{b32,b64}", operator.or_),
-        ("xor.{b32,b64}", operator.xor),
-    ):
-        op(f"bulk.reduce.{space}.{end}", "b64 u32 ->", function, kind="reduce", **more)
+    for end, types, function in (("add", "u32,s32,u64,s64", operator.add), *_COMBINATIONS):
+        pattern = f"bulk.reduce.{space}.{end}.{{{types}}}"
+        op(pattern, "b64 u32 ->", function, kind="reduce", **more)
     types = "b64 u32 ->"
     for end in ("{f16,bf16,f32,f64}", "noftz.{f16,bf16}"):
         pattern = f"bulk.reduce.{space}.add.{end}"
