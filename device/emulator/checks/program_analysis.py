@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -22,6 +22,7 @@ from memlab.device.emulator.isa.asynchronous import tensor_copies
 from memlab.device.emulator.isa.asynchronous.bulk_copies import VIEW
 from memlab.device.emulator.isa.asynchronous.warpgroup import is_factor_load
 from memlab.device.emulator.program.program import (
+    WRITING_KINDS,
     DecodedInstruction,
     Program,
     bytes_moved,
@@ -95,26 +96,24 @@ class ProgramAnalysis:
     map_releases: Collection[int]
     stores: Lanes
     returning_atomics: Lanes
-    global_stores: Sequence[int]
+    global_stores: Collection[int]
 
 
 @lru_cache(maxsize=32)
 def analyze(program: Program) -> ProgramAnalysis:
     """Analyze a program; the result is kept for its next launch."""
     steps, orders = program.steps, memory_orders(program.steps)
+
+    def places(holds: Callable[[DecodedInstruction], bool]) -> frozenset[int]:
+        return frozenset(index for index, step in enumerate(steps) if holds(step))
+
     read = {name for step in steps for name in step.registers_read}
-    shuffles = {index for index, step in enumerate(steps) if is_shuffle(step)}
+    shuffles = places(is_shuffle)
     flows = _flows(steps)
     early_loads = _find_early_loads(steps, flows)
-    bulk: dict[str, frozenset[int]] = {
-        kind: frozenset(
-            index
-            for index, step in enumerate(steps)
-            if step.row.view == VIEW and step.row.kind == kind
-        )
-        for kind in ("load", "store", "atomic")
-    }
-    bulk_writes = frozenset(index for index in bulk["store"] if steps[index].row.space == "shared")
+    bulk = places(lambda s: s.row.view == VIEW)
+    bulk_reads = places(lambda s: s.row.kind == "load") & bulk
+    bulk_writes = places(lambda s: s.row.kind == "store" and s.row.space == "shared") & bulk
     return ProgramAnalysis(
         steps=steps,
         lines=np.array([step.instruction.source_line for step in steps]),
@@ -130,31 +129,15 @@ def analyze(program: Program) -> ProgramAnalysis:
         uses_of_shuffles=_find_uses(steps, flows, shuffles),
         early_loads=early_loads,
         uses_of_early_loads=_find_uses(steps, flows, early_loads),
-        async_copies=bulk_writes
-        | frozenset(
-            index
-            for index, step in enumerate(steps)
-            if macros.is_async_copy_store(step.instruction)
-        ),
-        async_reads=bulk["load"]
-        | {index for index, step in enumerate(steps) if is_factor_load(step.row.opcode)},
-        bulk_reads=bulk["load"],
+        async_copies=bulk_writes | places(lambda s: macros.is_async_copy_store(s.instruction)),
+        async_reads=bulk_reads | places(lambda s: is_factor_load(s.row.opcode)),
+        bulk_reads=bulk_reads,
         bulk_writes=bulk_writes,
-        bulk_completions=bulk["atomic"],
-        barrier_tests=frozenset(
-            index for index, step in enumerate(steps) if mbarrier.is_test(step.instruction)
-        ),
-        noncoherent_loads=frozenset(
-            index for index, step in enumerate(steps) if ".nc" in step.instruction.opcode
-        ),
-        map_reads=frozenset(
-            index for index, step in enumerate(steps) if step.row.opcode == tensor_copies.MAP_READ
-        ),
-        map_releases=frozenset(
-            index
-            for index, step in enumerate(steps)
-            if step.row.opcode == tensor_copies.MAP_RELEASE
-        ),
+        bulk_completions=places(lambda s: s.row.kind == "atomic") & bulk,
+        barrier_tests=places(lambda s: mbarrier.is_test(s.instruction)),
+        noncoherent_loads=places(lambda s: ".nc" in s.instruction.opcode),
+        map_reads=places(lambda s: s.row.opcode == tensor_copies.MAP_READ),
+        map_releases=places(lambda s: s.row.opcode == tensor_copies.MAP_RELEASE),
         stores=np.array([step.row.kind == "store" for step in steps]),
         returning_atomics=np.array(
             [
@@ -162,12 +145,9 @@ def analyze(program: Program) -> ProgramAnalysis:
                 for step in steps
             ]
         ),
-        global_stores=[
-            index
-            for index, step in enumerate(steps)
-            if ACCESS_KINDS.get(step.row.kind, "load") != "load"
-            and step.row.space in ("global", "generic")
-        ],
+        global_stores=places(
+            lambda s: s.row.kind in WRITING_KINDS and s.row.space in ("global", "generic")
+        ),
     )
 
 

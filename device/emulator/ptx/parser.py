@@ -184,16 +184,12 @@ class Module:
     """The declarations of one PTX text.
 
     Attributes:
-        version: The PTX version, such as `8.8`.
-        target: The target architecture, such as `sm_90`.
         variables: The module's variables.
         entries: The kernels, by name.
         functions: The functions with a body, by name.
         digest: The SHA-256 of the text, in hexadecimal, and whose lines it has.
     """
 
-    version: str
-    target: str
     variables: tuple[Variable, ...]
     entries: Mapping[str, PtxFunction]
     functions: Mapping[str, PtxFunction] = field(default_factory=dict)
@@ -261,16 +257,18 @@ def _with_own_lines(function: PtxFunction) -> PtxFunction:
     return replace(function, instructions=tuple(instructions), file="")
 
 
+_PASSED_OVER = (".target", ".address_size", ".file", ".section", ".pragma", ".loc", "}")
+"""Statements of a module that change nothing here."""
+
+
 def _module(statements: Iterator[tuple[int, str]]) -> Module:
-    version, target = "", ""
+    is_ptx = False
     variables: list[Variable] = []
     entries: dict[str, PtxFunction] = {}
     functions: dict[str, PtxFunction] = {}
     for line, statement in statements:
         if statement.startswith(".version"):
-            version = statement.removeprefix(".version").strip()
-        elif statement.startswith(".target"):
-            target = statement.removeprefix(".target").split(",")[0].strip()
+            is_ptx = True
         elif match := _HEADER.match(statement):
             kind, results, name, parameters = match.groups()
             if statement.endswith("{"):
@@ -278,14 +276,14 @@ def _module(statements: Iterator[tuple[int, str]]) -> Module:
                 (entries if kind == "entry" else functions)[name] = entry
         elif _VARIABLE.match(statement):
             variables.extend(_variables(statement, line))
-        elif statement.startswith((".address_size", ".file", ".section", ".pragma", ".loc", "}")):
+        elif statement.startswith(_PASSED_OVER):
             continue
         else:
             raise PtxError(f"PTX line {line}: not understood: {statement[:60]}")
-    if not version:
+    if not is_ptx:
         raise PtxError("not PTX: there is no .version directive")
     resolved = tuple(_with_function_addresses(variable, functions) for variable in variables)
-    return Module(version, target, resolved, entries, functions)
+    return Module(resolved, entries, functions)
 
 
 def function_address(name: str) -> int:

@@ -25,7 +25,6 @@ def test_module_entries_and_variables() -> None:
             ".global .align 4 .u32 counter = 7;\n.extern .shared .align 16 .b8 dyn[];",
         )
     )
-    assert module.target == "sm_100"
     table, counter, dynamic = module.variables
     assert (table.space, table.size) == ("const", 8)
     assert table.initial == bytes.fromhex("0000803f000080bf")
