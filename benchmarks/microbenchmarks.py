@@ -36,6 +36,7 @@ TIMED = (
     "product_issue",
     "dependent",
     "idle_accesses",
+    "block_paces",
 )
 """Programs that print their table."""
 

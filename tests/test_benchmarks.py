@@ -149,6 +149,7 @@ TABLES = {
     "neighbours": "tests/data/h200-neighbours.csv",
     "loaded": "tests/data/h200-loaded.csv",
     "block_ends": "tests/data/h200-block-ends.csv",
+    "block_paces": "docs/results/h200-block-paces.csv",
     "active_clusters": "tests/data/h200-active-clusters.csv",
     "cluster_times": "tests/data/h200-cluster-times.csv",
     "barrier_waits": "docs/results/h200-barrier-waits.csv",
