@@ -177,6 +177,10 @@ class DeviceProperties(Presentable):
             those that have stored results, after which they go their own ways.
         l2_merged_later_copies_share: The same of blocks of later waves, each of which starts where
             another one has ended.
+        l2_coalescer_clocks: From an SM to that coalescer and back, of `l2_latency_clocks`. A read
+            can be joined until its data is back there.
+        pace_deviation: The standard deviation of the time in which a block does the same work
+            beside one other on its SM, over that time.
         dram_latency_by_sectors_clocks: As `l2_latency_by_sectors_clocks`, all missing the L2.
         dram_latency_quantiles_clocks: The latency of a single random miss below which a share of
             them lies: `p05`, `p25`, `p50`, `p75`, `p95`, `p99`.
@@ -328,6 +332,8 @@ class DeviceProperties(Presentable):
     l2_most_merged_copies: int | None = None
     l2_merged_apart_share: float | None = None
     l2_merged_later_copies_share: float | None = None
+    l2_coalescer_clocks: float | None = None
+    pace_deviation: float | None = None
     dram_latency_by_sectors_clocks: Mapping[str, float] = field(default_factory=dict)
     dram_latency_quantiles_clocks: Mapping[str, float] = field(default_factory=dict)
     dram_latency_deviation_clocks: float | None = None

@@ -33,6 +33,8 @@ COUNTED_BY = (
     "l2_merging_sms",
     "l2_most_merged_copies",
     "l2_merged_apart_share",
+    "l2_coalescer_clocks",
+    "pace_deviation",
     "dram_access_bytes",
     "dram_launch_bytes",
 )

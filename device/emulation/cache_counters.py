@@ -28,6 +28,7 @@ from memlab.device.emulator.models.cache_replay import (
 )
 from memlab.device.emulator.models.coalescing import CopyMerging
 from memlab.device.emulator.models.further_waves import Sectors
+from memlab.device.emulator.models.read_merging import ReadMerging
 from memlab.device.emulator.program.program import (
     DecodedInstruction,
     Program,
@@ -36,6 +37,12 @@ from memlab.device.emulator.program.program import (
 from memlab.device.emulator.sampling.data_dependence import depends_on_data
 from memlab.device.measurement import Counters, total_global_atomic_sectors
 from memlab.device.properties import SECTOR_BYTES, DeviceProperties
+
+_ISSUED_PER_CLOCK = 4
+"""Warp instructions that a multiprocessor issues in a clock."""
+_MOST_RESIDENT = 8
+"""Blocks on each SM up to which their pace was measured (docs/results/h200-block-paces.csv), and
+merged reads were counted in a loop (h100-row-reads.csv, h100-wave-reads.csv there)."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,7 @@ def cache_geometry(
 ) -> caches.CacheGeometry:
     """The caches of a device, for a grid of blocks; a cache of unknown size holds nothing."""
     waves = blocks / (resident_blocks * (properties.multiprocessor_count or 1))
+    paces = ReadMerging.of(properties) if resident_blocks <= _MOST_RESIDENT else None
     return caches.CacheGeometry(
         multiprocessors=properties.multiprocessor_count or 1,
         resident_blocks=resident_blocks,
@@ -73,7 +81,18 @@ def cache_geometry(
         ),
         copies=CopyMerging.of(properties, cluster_blocks),
         merged_later=_merged_later(properties.l2_merged_later_reads, resident_blocks, waves),
+        reads=paces if _is_simulated(properties, resident_blocks, blocks) else None,
+        paces=paces,
     )
+
+
+def _is_simulated(properties: DeviceProperties, resident_blocks: int, blocks: int) -> bool:
+    """Whether merged reads of a grid are simulated: where this was compared with counts.
+
+    Those have a block on every SM. Grids of many waves follow what was measured of those.
+    """
+    multiprocessors = properties.multiprocessor_count or 1
+    return multiprocessors <= blocks <= caches.MERGED_WAVES * resident_blocks * multiprocessors
 
 
 def _merged_later(
@@ -151,15 +170,19 @@ def _model_once(
     geometry: caches.CacheGeometry,
 ) -> CacheCounters:
     """Model the caches as if each miss of an L1 fetched its sectors once."""
-    if not _waits_in_loops(execution.program):
-        geometry = replace(geometry, merged_later=())
+    waits = _waits_in_loops(execution.program)
+    by_chance = not stream.affine.all() and depends_on_data(execution.program)
+    geometry = _with_work(geometry, counters, execution.launch.blocks, waits)
     lines = executed_addresses.record_lines(
         execution, tally, lane_instructions_per_block, bool(stream.affine.all()), geometry
     )
     if lines is not None and len(lines.place):
-        if not stream.affine.all() and depends_on_data(execution.program):  # they meet by chance
-            geometry = replace(geometry, merged_by_readers=())
+        if by_chance:
+            reads = geometry.reads if waits else None
+            geometry = replace(geometry, merged_by_readers=(), reads=reads)
         return _by_replay(execution, tally, counters, lines, geometry)
+    if not waits:
+        geometry = replace(geometry, reads=None)
     counters = _by_stream(counters, stream, active, geometry)
     cacheable = counters.global_load_sectors * stream.cacheable_share
     levels = uniform_levels(
@@ -169,6 +192,29 @@ def _model_once(
         atomic_hits=atomic_hit_rate(counters),
     )
     return CacheCounters(counters, levels)
+
+
+def _with_work(
+    geometry: caches.CacheGeometry, counters: Counters, blocks: int, waits: bool
+) -> caches.CacheGeometry:
+    """Caches for blocks of this much work, that wait at barriers over and over or do not."""
+    if not waits:
+        geometry = replace(geometry, merged_later=(), paces=None)
+    clocks = _block_clocks(counters, blocks)
+    reads, paces = (
+        each and replace(each, block_clocks=clocks, between_barriers=waits)
+        for each in (geometry.reads, geometry.paces)
+    )
+    return replace(geometry, reads=reads, paces=paces)
+
+
+def _block_clocks(counters: Counters, blocks: int) -> float:
+    """What a block takes of an SM's time between its reads: to issue, or of the L1's data stage."""
+    issue = counters.warp_instructions / _ISSUED_PER_CLOCK
+    passes = {True: 0, False: 0}
+    for (space, _), of in counters.accesses.items():
+        passes[space == "shared"] += of.wavefronts
+    return max(issue, *passes.values()) / blocks
 
 
 def _waits_in_loops(program: Program) -> bool:

@@ -47,6 +47,7 @@ class GlobalAccesses:
         warps: Warps of the chunk.
         seen: How many events there were; the first ones are kept only, if they are very many.
         index: The instruction of each event, in the order of execution; shape (events,).
+        run: The run of straight code, warp after warp, in which each event was; shape (events,).
         event: The event of each access, shape (accesses,).
         warp: Its warp.
         base: The address of its first active lane, rounded down to its sector.
@@ -59,6 +60,7 @@ class GlobalAccesses:
     warps: int
     seen: int
     index: IntArray
+    run: IntArray
     event: IntArray
     warp: IntArray
     base: IntArray
@@ -235,6 +237,7 @@ class ExecutionTrace(PathTrace):
             warps=context["warps"],
             seen=seen,
             index=events["index"][:kept],
+            run=events["run"][:kept].astype(np.int64),
             event=event,
             warp=accesses["warp"].astype(np.int64),
             base=accesses["base"],

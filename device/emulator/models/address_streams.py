@@ -20,6 +20,7 @@ from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access, 
 from memlab.device.emulator.machine.execution_trace import GlobalAccesses
 from memlab.device.emulator.machine.memory import DeviceArray
 from memlab.device.emulator.machine.threads import BlockBox, block_coordinates
+from memlab.device.emulator.models.read_rounds import number_rounds
 from memlab.device.emulator.program.program import Program
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
 from memlab.kernels.launch import Dim3
@@ -38,11 +39,13 @@ _KEYS = 2**62  # numbers of rows stay below this
 class AccessStream:
     """The sectors that one block accesses, in time order, and their strides.
 
-    There is one row for each distinct (window, sector, direction, stride).
+    There is one row for each distinct (window, round, sector, direction, stride).
 
     Attributes:
         origin: The block that was recorded.
         window: Time window of each row, from 0 up to, not including, `windows`; shape (rows,).
+        round: How many times the block has waited at barriers between accesses before each row,
+            ascending; shape (rows,).
         sector: Number of the 32-byte sector, shape (rows,).
         store: Whether the sector is written, shape (rows,).
         reads: Whether its bytes are needed, shape (rows,): by loads, and by atomics, which the L2
@@ -63,6 +66,7 @@ class AccessStream:
 
     origin: tuple[int, int, int]
     window: IntArray
+    round: IntArray
     sector: IntArray
     store: NDArray[np.bool_]
     reads: NDArray[np.bool_]
@@ -169,7 +173,9 @@ def build_access_stream(
     kinds = np.array([_flags(program, at) for at in range(len(program.steps))], np.int64)
     store, cached, reads, copied = kinds.reshape(-1, 4)[instruction].T
     window = trace.event[access] * windows // max(events, 1)
-    table = np.column_stack([window, store, cached, reads, copied, stride, affine])
+    rounds = number_rounds(program.steps, trace.index, trace.run, np.arange(events) == 0)
+    number = rounds[trace.event[access]]
+    table = np.column_stack([window, number, store, cached, reads, copied, stride, affine])
     count_of_access, sector = trace.count[access], sectors_of(trace, access)
     loads = store == 0
     all_loads = int(count_of_access[loads].sum())
@@ -185,15 +191,16 @@ def build_access_stream(
     return AccessStream(
         origin=(int(blocks[0][0]), int(blocks[0][1]), int(blocks[0][2])),
         window=table[:, 0],
+        round=table[:, 1],
         sector=sector,
-        store=table[:, 1].astype(np.bool_),
-        reads=table[:, 3].astype(np.bool_),
-        cached=table[:, 2].astype(np.bool_),
-        copied=table[:, 4].astype(np.bool_),
-        stride=table[:, 5:8],
+        store=table[:, 2].astype(np.bool_),
+        reads=table[:, 4].astype(np.bool_),
+        cached=table[:, 3].astype(np.bool_),
+        copied=table[:, 5].astype(np.bool_),
+        stride=table[:, 6:9],
         low=low,
         high=high,
-        affine=table[:, 8].astype(np.bool_),
+        affine=table[:, 9].astype(np.bool_),
         windows=windows,
         sectors=int(count_of_access.sum()),
         load_sectors=cacheable_loads,

@@ -5,12 +5,13 @@ resident run at the same pace. Each multiprocessor has an L1: loads fill it, and
 go through it: rows that are read again beside stores hit less (docs/results/h200-kept-lines.csv,
 `rows_twice`). All share an L2, which keeps what is written until its line is replaced. Reads of one
 sector at the same time by blocks that start at once are merged before the L2
-(`CacheGeometry.coalesced_reads`). An L2 of two
-partitions keeps a line in that in front of the line's memory, and in the other one a copy for the
-multiprocessors that are connected to it (NVIDIA A100 Tensor Core GPU Architecture, 2020: "Each L2
-partition caches data for memory accesses from SMs in the GPCs directly connected to the
-partition"). So it holds half of what its size says where all read the same. What is written is kept
-in both, too: where an H200 writes as much as it reads, both take the room of three halves
+(`CacheGeometry.coalesced_reads`), or as a simulation of their paces finds (`read_merging`).
+
+An L2 of two partitions keeps a line in that in front of the line's memory, and in the other one a
+copy for the multiprocessors that are connected to it (NVIDIA A100 Tensor Core GPU Architecture,
+2020: "Each L2 partition caches data for memory accesses from SMs in the GPCs directly connected to
+the partition"). So it holds half of what its size says where all read the same. What is written is
+kept in both, too: where an H200 writes as much as it reads, both take the room of three halves
 (docs/results/h200-capacity.csv, `L2 with writes`).
 
 Where the accesses are a sample, by lines, the caches are smaller in proportion (SHARDS:
@@ -33,7 +34,9 @@ from memlab.device.emulator.codegen.records import dtype_of
 from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access, is_multicast
 from memlab.device.emulator.models import cache_code
 from memlab.device.emulator.models.address_streams import SECTORS_PER_LINE, IntArray
-from memlab.device.emulator.models.caches import CacheGeometry
+from memlab.device.emulator.models.caches import MERGED_WAVES, CacheGeometry, hash_lines
+from memlab.device.emulator.models.read_merging import MergedReads, ReadRounds, merge_reads
+from memlab.device.emulator.models.read_rounds import number_rounds
 from memlab.device.emulator.program.program import DecodedInstruction
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
 
@@ -45,6 +48,9 @@ _PLACES = 1 << SECTORS_PER_LINE  # by which a line's number is multiplied in a p
 _COALESCED_LINES = 1 << 13
 """Lines that the SMs of a group can ask for at one time: a box has 256 rows at most."""
 _GROUPS = 3  # of blocks: see `ReplayedTraffic`
+_BITS = np.array([number.bit_count() for number in range(_PLACES)])
+_MERGED_LINES = 400_000
+"""Accesses to lines of which merged reads are simulated, about: of more, the lines are sampled."""
 PARTS = 32
 """Parts of a launch, by its accesses in the order of time, of which the misses are told apart."""
 
@@ -187,7 +193,7 @@ def replay_accesses(
     times = start + accesses.time
     order = np.argsort(times, kind="stable")
     read_by = np.ones(geometry.multiprocessors)
-    if geometry.merged_by_readers:
+    if geometry.merged_by_readers and geometry.reads is None:
         read_by = np.diff(geometry.coalesced_reads(np.arange(geometry.multiprocessors + 1)))
     count = len(steps)
     is_later = accesses.block >= geometry.wave
@@ -232,6 +238,11 @@ def replay_accesses(
         replay(state.ctypes.data, begin, end)
         for place, name in enumerate(("accesses", "l1_hits", "memory_reads", "l2_misses")):
             done[part, place] = counts[name].reshape(_GROUPS, count).sum(axis=0)
+    merged = _merged(accesses, schedule, steps, geometry)
+    is_merged = _reads_of_arrays(steps, arrays["kinds"][:count])
+    l2_reads = counts.reshape(_GROUPS, count)["l2_reads"]
+    l2_reads[0, is_merged] *= merged.first_wave
+    l2_reads[1:, is_merged] *= merged.later
     first, settling, later = map(_traffic, counts.reshape(_GROUPS, count))
     return ReplayedTraffic(
         first, settling, later, int(l2["written_back"].sum()), np.diff(done, axis=0)
@@ -257,6 +268,99 @@ def _fresh(places: IntArray, order: IntArray) -> NDArray[np.uint8]:
         fresh.ctypes.data,
     )
     return fresh
+
+
+def _merged(
+    accesses: LineAccesses,
+    schedule: Schedule,
+    steps: Sequence[DecodedInstruction],
+    geometry: CacheGeometry,
+) -> MergedReads:
+    """How the reads of blocks are merged, where that is simulated.
+
+    One line stands for all that an instruction reads at one time. What a multiprocessor has read
+    before hits its L1.
+    """
+    if geometry.reads is None:
+        return MergedReads(1.0, 1.0)
+    kinds = np.array(_kinds(steps, bool(geometry.l1_bytes)))
+    blocks = min(len(accesses.ends), MERGED_WAVES * geometry.wave)
+    is_read = _reads_of_arrays(steps, kinds)
+    kept = np.flatnonzero(is_read[accesses.index] & (accesses.block < blocks))
+    every = -(-len(kept) // _MERGED_LINES)
+    if every > 1:
+        kept = kept[hash_lines(accesses.place[kept] >> SECTORS_PER_LINE) % every == 0]
+    times = schedule.start[accesses.block[kept]] + accesses.time[kept]
+    kept = kept[np.argsort(times, kind="stable")]
+    owner = schedule.multiprocessor[accesses.block[kept]]
+    _, number = np.unique(accesses.place[kept], return_inverse=True)
+    _, first = np.unique(owner * (number.max(initial=0) + 1) + number, return_index=True)
+    missed = kinds[accesses.index[kept]] == cache_code.LOAD_BYPASSING_L1
+    missed[first] = True
+    kept = np.sort(kept[missed])
+    order = (accesses.place, accesses.index, accesses.time, accesses.block)
+    kept = kept[np.lexsort(tuple(of[kept] for of in order))]
+    block, time, index = accesses.block[kept], accesses.time[kept], accesses.index[kept]
+    begins = np.ones(len(kept), np.bool_)
+    begins[1:] = (np.diff(block) != 0) | (np.diff(time) != 0) | (np.diff(index) != 0)
+    read = np.flatnonzero(begins)
+    block, time, place = block[read], time[read], accesses.place[kept[read]]
+    starts = np.ones(len(read), np.bool_)
+    starts[1:] = np.diff(block) != 0
+    if geometry.reads.between_barriers:
+        number = number_rounds(steps, index[read].astype(np.int64), time, starts)
+    else:
+        number = np.cumsum(starts | (np.diff(time, prepend=-1) != 0)) - 1
+    sectors = _BITS[accesses.place[kept] & _PLACES - 1]
+    rounds = ReadRounds(
+        starts=np.searchsorted(block, np.arange(blocks + 1)),
+        round=number,
+        place=place,
+        unit=_units(place, geometry),
+        sectors=np.add.reduceat(sectors, read) if len(read) else np.zeros(0),
+        lines=np.diff(np.append(read, len(kept))) * float(accesses.factor * max(every, 1)),
+        work=_work(block, time, number, accesses.ends),
+    )
+    return merge_reads(rounds, geometry.reads, geometry.multiprocessors, geometry.resident_blocks)
+
+
+def _reads_of_arrays(
+    steps: Sequence[DecodedInstruction], kinds: NDArray[np.integer]
+) -> NDArray[np.bool_]:
+    """Whether each instruction is a load of global memory that threads execute."""
+    is_local = np.array([step.row.space == "local" for step in steps])
+    is_load = np.isin(kinds, (cache_code.LOAD, cache_code.LOAD_BYPASSING_L1))
+    chosen: NDArray[np.bool_] = is_load & ~is_local
+    return chosen
+
+
+def _units(place: IntArray, geometry: CacheGeometry) -> IntArray:
+    """What an access to DRAM for the first sector of each place brings, by a number."""
+    lowest = np.array([(mask & -mask).bit_length() - 1 for mask in range(_PLACES)])
+    sector = (place >> SECTORS_PER_LINE) * SECTORS_PER_LINE + lowest[place & _PLACES - 1]
+    units: IntArray = sector * SECTOR_BYTES // geometry.dram_access_bytes
+    return units
+
+
+def _work(block: IntArray, time: IntArray, number: IntArray, ends: IntArray) -> NDArray[np.float64]:
+    """The share of its block's time that lies between a read's round and the next one."""
+    if not len(block):
+        return np.zeros(0)
+    first = np.flatnonzero(np.diff(number, prepend=-1))
+    until = np.append(time[first[1:]], 0)
+    is_last = np.diff(block[first], append=-1) != 0
+    until[is_last] = ends[block[first[is_last]]]
+    share = (until - time[first]) / np.maximum(
+        ends[block[first]] - time[_first_of(block, first)], 1
+    )
+    work: NDArray[np.float64] = share[np.cumsum(np.diff(number, prepend=-1) != 0) - 1]
+    return work
+
+
+def _first_of(block: IntArray, reads: IntArray) -> IntArray:
+    """The first read of the block of each of some reads, which are sorted by blocks."""
+    found: IntArray = np.searchsorted(block, block[reads])
+    return found
 
 
 def _meetings(

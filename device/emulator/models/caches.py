@@ -3,7 +3,8 @@
 The streams of all blocks resident on an SM, or of a wave of blocks on the whole device, are derived
 from that of one block (`address_streams`), interleaved, and run through a model of an LRU cache.
 Time is divided into windows: the accesses within a window are a set, without order, and between
-windows the least recently used lines are evicted.
+windows the least recently used lines are evicted. Blocks that wait at barriers over and over spread
+in an L1 as an SM serves them, the oldest first (`_paces`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,13 @@ from memlab.device.emulator.models.address_streams import (
     wrap_sectors,
 )
 from memlab.device.emulator.models.coalescing import CopyMerging
+from memlab.device.emulator.models.read_merging import (
+    MergedReads,
+    ReadMerging,
+    ReadRounds,
+    merge_reads,
+    read_times,
+)
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
 
 _LINE_USE = dtype_of(cache_code.LineUse)
@@ -48,6 +56,10 @@ _LARGEST_BATCH = 250_000
 _TABLE_PER_ACCESS, _SMALL_TABLE = 2, 1_000_000
 """The largest tables of units: elements per access, and elements in any case. Of more, the lines
 that are accessed are found by sorting."""
+MERGED_WAVES = 3
+"""Waves of blocks whose merged reads are simulated."""
+_MOST_READS = 400_000
+"""Reads of these blocks that are simulated: of more, those of the first rounds."""
 _SAMPLING_FACTORS = (
     1,
     2,
@@ -89,6 +101,8 @@ class CacheGeometry:
             they start one soon after the other, and barriers keep them together. Without any, these
             reads are not merged.
         copies: How the coalescer merges reads of bulk copies; None if it does not.
+        reads: How it merges those of threads, where that is simulated; None for others.
+        paces: At which pace blocks go that wait at barriers over and over; None for others.
     """
 
     multiprocessors: int
@@ -100,6 +114,8 @@ class CacheGeometry:
     merged_by_readers: tuple[tuple[float, float], ...] = ()
     merged_later: tuple[tuple[float, float], ...] = ()
     copies: CopyMerging | None = None
+    reads: ReadMerging | None = None
+    paces: ReadMerging | None = None
 
     @property
     def wave(self) -> int:
@@ -205,19 +221,24 @@ def l1_reads(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry) 
     factor = _sampling_factor(sum(map(len, turns)) * int(filling.sum()), _LARGEST_L1_SIMULATION)
     rows: list[IntArray] = []
     sectors: list[IntArray] = []
-    windows: list[IntArray] = []
+    times: list[NDArray[np.float64]] = []
+    numbers: list[IntArray] = []
+    paces = _paces(stream, turns, geometry)
     for number, order in enumerate(turns):
         for block in order[:, None]:
             sector = translate_sectors(stream, block, busy)[0, filling]
-            kept = _hash(sector // SECTORS_PER_LINE) % factor == 0
+            kept = hash_lines(sector // SECTORS_PER_LINE) % factor == 0
             rows.append(np.flatnonzero(filling)[kept])
             sectors.append(sector[kept])
-            windows.append(stream.window[rows[-1]] + number * stream.windows)
-    row, sector, window = map(np.concatenate, (rows, sectors, windows))
-    by_time = np.argsort(window, kind="stable")
-    row, sector, window = row[by_time], sector[by_time], window[by_time]
+            times.append(next(paces)[rows[-1]])
+            numbers.append(np.full(len(rows[-1]), number))
+    row, sector, turn = map(np.concatenate, (rows, sectors, numbers))
+    time = np.concatenate(times)
+    by_time = np.argsort(time, kind="stable")
+    row, sector, time, turn = row[by_time], sector[by_time], time[by_time], turn[by_time]
+    window = np.cumsum(np.diff(time, prepend=time[:1]) > 0, dtype=np.int64)
     missed = misses(window, sector, SECTORS_PER_LINE, geometry.l1_bytes / factor) & chosen[row]
-    row, turn = row[missed], window[missed] // stream.windows
+    row, turn = row[missed], turn[missed]
     # What the mean block misses. The turns behind the first stand for all blocks behind its wave.
     of_first = min(geometry.wave, busy.blocks) / busy.blocks if len(turns) > 1 else 1.0
     later = (1 - of_first) / max(len(turns) - 1, 1)
@@ -226,6 +247,31 @@ def l1_reads(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry) 
     by_row = missed_rows.astype(np.float64) * factor
     miss_rate = min(float(by_row.sum()) / stream.load_sectors, 1.0)
     return L1Reads(miss_rate, _coalesced_share(stream, by_row + bypassing, busy, geometry))
+
+
+def _paces(
+    stream: AccessStream, turns: Sequence[IntArray], geometry: CacheGeometry
+) -> Iterator[NDArray[np.float64]]:
+    """When each block of the turns accesses each row: in windows, if all have one pace.
+
+    Blocks that wait at barriers do not: a multiprocessor serves the oldest that has work to do, so
+    they spread over their rounds.
+    """
+    _, first = np.unique(stream.round, return_index=True)
+    if geometry.paces is None or geometry.resident_blocks == 1 or len(first) == 1:
+        for turn, order in enumerate(turns):
+            for _ in order:
+                yield (stream.window + turn * stream.windows).astype(np.float64)
+        return
+    last = np.append(first[1:], len(stream.round)) - 1
+    number = np.cumsum(np.diff(stream.round, prepend=stream.round[:1]) != 0, dtype=np.int64)
+    begin = stream.window[first]
+    progress = (stream.window - begin[number]) / (stream.window[last] - begin + 1)[number]
+    lines, _ = distinct_rows(np.stack([number, stream.sector // SECTORS_PER_LINE], axis=1))
+    count, blocks = np.bincount(lines[:, 0]).astype(np.float64), sum(map(len, turns))
+    for times in read_times(count, blocks, geometry.paces, geometry.resident_blocks):
+        lasts = np.diff(times, append=times[-1] + geometry.paces.block_clocks / len(times))
+        yield times[number] + progress * lasts[number]
 
 
 def _turns(
@@ -266,8 +312,9 @@ def _coalesced_share(
     All blocks of the first wave that shift a row by the same distance read the same sector in the
     same window. As many of them as miss are its readers, each on a multiprocessor of its own. In
     later waves, those of them that follow one another in launch order are, of what was measured:
-    loads through the L1 that read more than one sector of a line. Bulk copies merge by the groups
-    of multiprocessors (`CopyMerging`).
+    loads through the L1 that read more than one sector of a line. Where blocks read in rounds, this
+    is simulated instead (`ReadMerging`). Bulk copies merge by the groups of multiprocessors
+    (`CopyMerging`).
 
     Args:
         stream: The stream of one block.
@@ -277,7 +324,7 @@ def _coalesced_share(
     """
     total = missed.sum()
     blocks = min(busy.blocks, geometry.wave)
-    if not total or not geometry.merged_by_readers:
+    if not total or not (geometry.merged_by_readers or geometry.reads):
         return 1.0
     share, later = np.ones((2, len(stream.sector)))
     alone = _lone_sectors(stream)
@@ -297,8 +344,54 @@ def _coalesced_share(
                 shared = busy.coordinates(np.arange(blocks)) @ stride
                 share[copied] = geometry.copies.first_reads(shared, geometry.multiprocessors)
                 later[copied] = geometry.copies.later_reads(share[copied[0]])
+    if geometry.reads is not None:
+        waiting = (missed > 0) & stream.affine & ~stream.copied
+        merged = _merged_in_rounds(stream, missed, waiting, busy, geometry)
+        share[~stream.copied], later[~stream.copied] = 1.0, 1.0
+        share[waiting], later[waiting] = merged.first_wave, merged.later
     of_first_wave, of_later = ((each * missed).sum() / total for each in (share, later))
     return float(of_later + (of_first_wave - of_later) * blocks / busy.blocks)
+
+
+def _merged_in_rounds(
+    stream: AccessStream,
+    missed: NDArray[np.float64],
+    chosen: NDArray[np.bool_],
+    busy: ActiveRegion,
+    geometry: CacheGeometry,
+) -> MergedReads:
+    """How the chosen rows' reads of blocks that wait at barriers are merged.
+
+    Of very many reads, the first rounds are simulated.
+    """
+    assert geometry.reads is not None
+    rows = np.flatnonzero(chosen)
+    if not len(rows):
+        return MergedReads(1.0, 1.0)
+    blocks = min(busy.blocks, MERGED_WAVES * geometry.wave)
+    # One read stands for all rows of a round that have a stride, and so the same readers.
+    table = np.column_stack([stream.round[rows], stream.stride[rows]])
+    _, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    group = group.reshape(-1)
+    lines, _ = distinct_rows(np.stack([group, stream.sector[rows] // SECTORS_PER_LINE], axis=1))
+    count = np.bincount(lines[:, 0]).astype(np.float64)
+    sectors, rows = np.bincount(group, missed[rows]), rows[first]
+    number = stream.round[rows]
+    work = 1 / len(np.unique(number))
+    kept = number <= number[min(max(_MOST_READS // blocks, 1), len(rows)) - 1]
+    rows, sectors, count, number = rows[kept], sectors[kept], count[kept], number[kept]
+    shifts = busy.coordinates(np.arange(blocks)) - np.array(stream.origin)
+    place = (stream.sector[rows] + shifts @ stream.stride[rows].T).reshape(-1)
+    rounds = ReadRounds(
+        starts=np.arange(blocks + 1) * len(rows),
+        round=np.tile(number, blocks),
+        place=place,
+        unit=place * SECTOR_BYTES // geometry.dram_access_bytes,
+        sectors=np.tile(sectors, blocks),
+        lines=np.tile(count, blocks),
+        work=np.full(len(place), work),
+    )
+    return merge_reads(rounds, geometry.reads, geometry.multiprocessors, geometry.resident_blocks)
 
 
 def _lone_sectors(stream: AccessStream) -> NDArray[np.bool_]:
@@ -513,7 +606,7 @@ def _sampled_sectors(
         lengths = np.diff(starts, append=len(line))
         for shifts in _batches(group.rows, group.shifts):
             lines = (sectors[starts] + shifts[:, None]) // SECTORS_PER_LINE
-            shift, run = np.nonzero(_hash(lines) % factor == 0)
+            shift, run = np.nonzero(hash_lines(lines) % factor == 0)
             rows = lengths[run]
             ends = np.cumsum(rows)
             row = np.repeat(starts[run] - (ends - rows), rows) + np.arange(rows.sum())
@@ -539,7 +632,7 @@ def _batches(rows: IntArray, shifts: IntArray) -> Iterator[IntArray]:
         yield shifts[start : start + step]
 
 
-def _hash(lines: IntArray) -> NDArray[np.uint32]:
+def hash_lines(lines: IntArray) -> NDArray[np.uint32]:
     """Scatter line numbers, so that sampling takes an even share of any stride."""
     mixed = lines.view(np.uint64) * np.uint64(0x9E37_79B9_7F4A_7C15)
     return (mixed >> np.uint64(40)).astype(np.uint32)

@@ -65,6 +65,8 @@ NOT_MEASURED = {
     "l2_most_merged_copies": "it takes a profiler's counters of the L2",
     "l2_merged_apart_share": "it takes a profiler's counters of the L2",
     "l2_merged_later_copies_share": "it takes a profiler's counters of the L2",
+    "l2_coalescer_clocks": "it takes a profiler's counters of the L2",
+    "pace_deviation": "it takes a profiler's counters of the L2",
 }
 """Figures of the models that no micro-benchmark gives, and why: they are those of a datasheet of
 memlab."""

@@ -47,3 +47,23 @@ def test_other_grids_lie_between_those_that_were_measured() -> None:
 
     assert by_waves[0] == by_waves[1]
     assert middle == pytest.approx((by_waves[1] + by_waves[2]) / 2)
+
+
+@pytest.mark.parametrize(
+    ("per_sm", "blocks", "simulated", "paced"),
+    [
+        (2, SMS, True, True),
+        (2, SMS - 1, False, True),  # an SM is empty
+        (2, 6 * SMS, True, True),
+        (2, 6 * SMS + 1, False, True),  # more than three waves
+        (8, 8 * SMS, True, True),
+        (9, 9 * SMS, False, False),  # more blocks on an SM than were measured
+    ],
+)
+def test_blocks_are_simulated_where_this_was_compared_with_counts(
+    per_sm: int, blocks: int, simulated: bool, paced: bool
+) -> None:
+    geometry = cache_geometry(H200, per_sm, 0, blocks)
+
+    assert (geometry.reads is not None) == simulated
+    assert (geometry.paces is not None) == paced

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter, OrderedDict
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from memlab.device.emulator.models.cache_replay import (
     schedule_blocks,
 )
 from memlab.device.emulator.models.caches import CacheGeometry
+from memlab.device.emulator.models.read_merging import ReadMerging
 
 LINE = 128
 CAPACITY = Path(__file__).parents[4] / "docs" / "results" / "h200-capacity.csv"
@@ -26,7 +28,7 @@ CAPACITY = Path(__file__).parents[4] / "docs" / "results" / "h200-capacity.csv"
 
 def step(kind: str, space: str = "global", bypass_l1: bool = False) -> Any:
     row = SimpleNamespace(opcode="", view="", kind=kind, space=space, bypass_l1=bypass_l1)
-    return SimpleNamespace(row=row)
+    return SimpleNamespace(row=row, target=-1)
 
 
 STEPS = [
@@ -272,6 +274,83 @@ def test_reads_of_later_waves_are_not_merged() -> None:
 
     assert replayed.first_wave.l2_reads[0] == pytest.approx(4 * 4 / 2.0)
     assert replayed.settling.l2_reads[0] == replayed.later.l2_reads[0] == 4 * 4 / 2
+
+
+def test_reads_of_blocks_in_step_are_merged_by_groups() -> None:
+    """Four blocks read 32 lines, one by one, past the L1: of each a read is left for every group.
+
+    The second four start when the first ones have ended, together; their reads hit nothing of them.
+    """
+    blocks, lines = 8, 32
+    steady = ReadMerging((0, 0, 0, 1), 4, 200.0, (), (), 300.0, 0.0, 700.0, 0.0, 0.0, 0.0)
+    geometry = CacheGeometry(4, 1, 0, 1 << 20, 64, reads=steady)
+    given = LineAccesses(
+        block=np.repeat(np.arange(blocks), lines),
+        time=np.tile(np.arange(lines), blocks),
+        index=np.ones(blocks * lines, np.int32),
+        place=np.tile(16 * np.arange(lines) + 0b1111, blocks),
+        ends=np.full(blocks, lines),
+        factor=1,
+        local_lines=0,
+    )
+
+    replayed = replay_accesses(given, schedule_blocks(given.ends, geometry), STEPS, geometry)
+
+    for traffic, asking in ((replayed.first_wave, 4), (replayed.settling, 2), (replayed.later, 2)):
+        assert traffic.lrc_reads[1] == asking * 4 * lines
+        assert traffic.l2_reads[1] == pytest.approx(asking / 2 * 4 * lines)
+
+
+@pytest.mark.parametrize(("between_barriers", "left"), [(True, 4), (False, 8)])
+def test_blocks_without_barriers_read_load_by_load(between_barriers: bool, left: int) -> None:
+    """Two blocks read the same four lines, each in another order.
+
+    In one round they ask for all at one time. Load by load they are never at the same line.
+    """
+    steady = ReadMerging((0, 0), 4, 200.0, (), (), 300.0, 0.0, 700.0, 0.0, 0.0, 0.0)
+    reads = replace(steady, between_barriers=between_barriers)
+    geometry = CacheGeometry(2, 1, 0, 1 << 20, 64, reads=reads)
+    place = np.array([1, 2, 8, 9, 8, 9, 2, 1]) * 16 + 1
+    given = LineAccesses(
+        block=np.repeat(np.arange(2), 4),
+        time=np.tile(np.arange(4), 2),
+        index=np.ones(8, np.int32),
+        place=place,
+        ends=np.full(2, 4),
+        factor=1,
+        local_lines=0,
+    )
+
+    first = replay_accesses(
+        given, schedule_blocks(given.ends, geometry), STEPS, geometry
+    ).first_wave
+
+    assert first.l2_reads[1] == pytest.approx(left)
+
+
+def test_what_the_l1_holds_is_not_read_in_step() -> None:
+    """Two blocks of an SM read the same line, then lines of their own, each shared with another SM.
+
+    The L1 serves the second one: of the first line, two reads are left, which are merged.
+    """
+    steady = ReadMerging((0, 0), 4, 200.0, (), (), 300.0, 0.0, 700.0, 0.0, 0.0, 0.0)
+    geometry = CacheGeometry(2, 2, 64 * LINE, 1 << 20, 64, reads=steady)
+    given = LineAccesses(
+        block=np.repeat(np.arange(4), 2),
+        time=np.tile([0, 1], 4),
+        index=np.zeros(8, np.int32),
+        place=np.array([0, 1, 0, 1, 0, 2, 0, 2]) * 16 + 1,
+        ends=np.full(4, 2),
+        factor=1,
+        local_lines=0,
+    )
+
+    first = replay_accesses(
+        given, schedule_blocks(given.ends, geometry), STEPS, geometry
+    ).first_wave
+
+    assert first.lrc_reads[0] == 6
+    assert first.l2_reads[0] == pytest.approx(3)
 
 
 def test_both_partitions_of_the_l2_hold_what_both_read() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from memlab.device.emulator.models import address_streams, caches
 from memlab.device.emulator.models.address_streams import AccessStream, ActiveRegion
 from memlab.device.emulator.models.caches import CacheGeometry
+from memlab.device.emulator.models.read_merging import ReadMerging
 from memlab.device.properties import LINE_BYTES
 from memlab.kernels.launch import Dim3
 
@@ -86,6 +87,7 @@ def stream(
     made = AccessStream(
         origin=(0, 0, 0),
         window=np.array(windows),
+        round=np.array(windows),
         sector=np.array(sectors),
         store=np.zeros(rows, np.bool_),
         reads=np.ones(rows, np.bool_),
@@ -319,6 +321,61 @@ def test_later_waves_do_not_merge_lone_sectors_of_lines(sectors: list[int], merg
     share = caches.l1_reads(made, all_of((4, 4, 1)), merging).coalesced_share
 
     assert share == pytest.approx(1 / 8 + 7 / 8 / merged)
+
+
+STEADY = ReadMerging(
+    groups=(0,),
+    most=4,
+    coalescer_clocks=200.0,
+    rests=(),
+    miss_rests=(),
+    latency_clocks=300.0,
+    deviation_clocks=0.0,
+    miss_clocks=700.0,
+    miss_deviation_clocks=0.0,
+    pace_deviation=0.0,
+    start_clocks=0.0,
+)
+"""A coalescer of all multiprocessors, before blocks that never lose step."""
+
+
+def test_reads_of_blocks_in_step_are_merged_by_groups() -> None:
+    """Four blocks read each tile, those of a row of M, those of a column of N: one read is left."""
+    merging = replace(geometry(l1_bytes=0, resident_blocks=1), multiprocessors=16, reads=STEADY)
+    apart = replace(merging, reads=replace(STEADY, groups=(0,) * 8 + (1,) * 8))
+
+    made, grid = matrix_product(64, 16), all_of((4, 4, 1))
+
+    assert caches.l1_reads(made, grid, merging).coalesced_share == pytest.approx(1 / 4)
+    # Rows of blocks lie in one group, columns half in each.
+    share = caches.l1_reads(made, grid, apart).coalesced_share
+    assert share == pytest.approx((1 / 4 + 2 / 4) / 2)
+
+
+@pytest.mark.parametrize(("clocks", "rate"), [(0.0, 0.5), (64 * 20_000.0, 1.0)])
+def test_blocks_that_compute_for_long_do_not_share_an_l1(clocks: float, rate: float) -> None:
+    """Two blocks of an SM read the same 64 lines, one in each round; the L1 holds four.
+
+    With little work they go at one pace, and the second one finds each line. With much, the first
+    one has read all when the second one is at its second line.
+    """
+    made = stream(list(range(64)), list(range(0, 256, 4)), [(0, 0, 0)] * 64)
+    shared = replace(geometry(l1_bytes=4 * LINE_BYTES, resident_blocks=2), multiprocessors=1)
+    paced = replace(shared, paces=replace(STEADY, block_clocks=clocks))
+
+    assert caches.l1_reads(made, all_of((2, 1, 1)), shared).miss_rate == pytest.approx(0.5)
+    assert caches.l1_reads(made, all_of((2, 1, 1)), paced).miss_rate == pytest.approx(
+        rate, abs=0.04
+    )
+
+
+def test_addresses_that_depend_on_data_are_not_merged_in_step() -> None:
+    made = replace(
+        matrix_product(64, 16), affine=np.zeros(len(matrix_product(64, 16).sector), bool)
+    )
+    merging = replace(geometry(l1_bytes=0, resident_blocks=1), multiprocessors=16, reads=STEADY)
+
+    assert caches.l1_reads(made, all_of((4, 4, 1)), merging).coalesced_share == 1.0
 
 
 @pytest.mark.parametrize(("lines", "rate"), [(64, 1 / 2), (16, 1.0)])

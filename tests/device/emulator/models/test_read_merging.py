@@ -1,0 +1,288 @@
+"""How reads are merged: by hand, and against what an H100 counted.
+
+The tables are docs/results/h100-row-reads.csv (benchmarks/row_reads.cu) and h100-wave-reads.csv
+(benchmarks/wave_reads.cu), an H100 80GB HBM3 at 1980 MHz, driver 580.159.04, 2026-11-27, and
+h200-block-paces.csv (benchmarks/block_paces.cu), an H200 at the same clock, driver and day.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from paths import REPOSITORY
+
+from memlab.device.datasheets.loader import load_datasheet
+from memlab.device.emulator.models.read_merging import (
+    ReadMerging,
+    ReadRounds,
+    merge_reads,
+    read_times,
+)
+
+SMS, COLUMNS = 132, 16
+STEP_WAVEFRONTS, TRIP_WAVEFRONTS = 32, 64
+"""Of a block of `row_reads.cu`: of its loads of 16 bytes a thread in each step; of the stores in
+shared memory of each trip, about."""
+
+
+def h100() -> ReadMerging:
+    merging = ReadMerging.of(load_datasheet("h100"))
+    assert merging is not None
+    return merging
+
+
+def steady(groups: tuple[int, ...], **changes: float) -> ReadMerging:
+    """Blocks that start at once, and whose reads all take as long."""
+    exact: dict[str, Any] = {"deviation_clocks": 0.0, "miss_deviation_clocks": 0.0}
+    exact |= {"latency_clocks": 280.0, "miss_clocks": 700.0, "coalescer_clocks": 210.0}
+    exact |= {"pace_deviation": 0.0, "start_clocks": 0.0}
+    return replace(h100(), groups=groups, **(exact | changes))
+
+
+def rounds_of(places: list[list[int]]) -> ReadRounds:
+    """Blocks that read one place in each round."""
+    lengths = [len(each) for each in places]
+    place = np.concatenate(places).astype(np.int64)
+    return ReadRounds(
+        starts=np.concatenate([[0], np.cumsum(lengths)]),
+        round=np.concatenate([np.arange(length) for length in lengths]),
+        place=place,
+        unit=place,
+        sectors=np.ones(len(place)),
+        lines=np.ones(len(place)),
+        work=np.repeat(1 / np.array(lengths), lengths),
+    )
+
+
+def test_reads_of_a_group_at_one_time_are_one_up_to_some_number() -> None:
+    """Five blocks of a group read a place: four by one read, and the fifth by another one."""
+    merged = merge_reads(rounds_of([[7]] * 5), steady((0,) * 5), 5, 1)
+
+    assert merged.first_wave == pytest.approx(2 / 5)
+
+
+def test_reads_of_other_groups_are_not_merged() -> None:
+    merged = merge_reads(rounds_of([[7]] * 4), steady((0, 0, 1, 1)), 4, 1)
+
+    assert merged.first_wave == pytest.approx(2 / 4)
+
+
+@pytest.mark.parametrize(
+    ("apart", "of_hits", "of_misses"),
+    [(60.0, 1, 1), (80.0, 2, 1), (480.0, 2, 1), (500.0, 2, 2)],
+)
+def test_a_read_is_joined_until_its_data_is_back_at_the_coalescer(
+    apart: float, of_hits: int, of_misses: int
+) -> None:
+    """210 clocks before it arrives: 70 after a hit was asked for, and 490 after a miss was.
+
+    What hits has been brought to the L2 with the first places, which are not the same.
+    """
+    merging = steady((0, 0), start_clocks=apart, block_clocks=8000.0)
+    hits = replace(rounds_of([[1, 9], [2, 9]]), unit=np.array([1, 1, 2, 1]))
+
+    missed = merge_reads(rounds_of([[7], [7]]), merging, 2, 1)
+    hit = merge_reads(hits, merging, 2, 1)
+
+    assert missed.first_wave == pytest.approx(of_misses / 2)
+    assert hit.first_wave == pytest.approx((2 + of_hits) / 4)
+
+
+def test_blocks_that_have_joined_a_read_stay_in_step() -> None:
+    """The second block joins the first miss 100 clocks late, and gets its data at once.
+
+    The other reads hit, and could be joined for 70 clocks.
+    """
+    reads = replace(rounds_of([list(range(8))] * 2), unit=np.zeros(16, np.int64))
+
+    merged = merge_reads(reads, steady((0, 0), start_clocks=100.0), 2, 1)
+
+    assert merged.first_wave == pytest.approx(1 / 2)
+
+
+def test_the_last_of_many_lines_comes_later() -> None:
+    """A block whose read is of many lines reads its next place 600 clocks after the other one."""
+    reads = rounds_of([[1, 3], [2, 3]])
+    merging = steady((0, 0))
+    merging = replace(merging, miss_rests=((1.0, 0.0), (32.0, 600.0)), rests=())
+
+    apart = merge_reads(replace(reads, lines=np.array([1.0, 1.0, 32.0, 1.0])), merging, 2, 1)
+
+    assert merge_reads(reads, merging, 2, 1).first_wave == pytest.approx(3 / 4)
+    assert apart.first_wave == pytest.approx(1.0)
+
+
+def test_blocks_on_one_multiprocessor_wait_for_those_that_are_older() -> None:
+    """Two blocks have the same work, which the second one does after the first one: not in step.
+
+    On multiprocessors of their own they read the second place together.
+    """
+    reads = rounds_of([[1, 4], [2, 4]])
+
+    assert merge_reads(
+        reads, steady((0,), block_clocks=20_000.0), 1, 2
+    ).first_wave == pytest.approx(1.0)
+    assert merge_reads(
+        reads, steady((0, 0), block_clocks=20_000.0), 2, 1
+    ).first_wave == pytest.approx(3 / 4)
+
+
+def test_the_younger_block_of_two_works_while_the_older_one_waits() -> None:
+    """Rounds of 1000 clocks, and reads of 300: the older block is at its next read each 1300.
+
+    The younger one works 300 of them: 900 clocks in three rounds, and 100 more from 5200 on.
+    """
+    merging = steady((0,), latency_clocks=300.0, block_clocks=5000.0)
+
+    older, younger = read_times(np.ones(5), 2, merging, 2)
+
+    assert older.tolist() == [0.0, 1300.0, 2600.0, 3900.0, 5200.0]
+    assert younger[:2].tolist() == [0.0, 5300.0]
+
+
+def test_blocks_with_little_work_have_one_pace() -> None:
+    older, younger = read_times(np.ones(50), 2, steady((0,), block_clocks=500.0), 2)
+
+    assert np.abs(older - younger).max() <= 10.0 + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("work", "within"),
+    [
+        (64, 0.26),  # 28, 9, 3, 1, 1, 1%
+        (256, 0.11),  # 11, 2, 1, 1, 1, 1%
+    ],
+)
+def test_blocks_share_a_multiprocessor_as_measured(work: int, within: float) -> None:
+    """What eight blocks have done when the oldest has ended. The second one does more than here.
+
+    A warp's loads of 16 bytes apart in shared memory take four wavefronts, as do its stores.
+    """
+    with (REPOSITORY / "docs" / "results" / "h200-block-paces.csv").open(newline="") as file:
+        rows = [{name: float(text) for name, text in row.items()} for row in csv.DictReader(file)]
+    case = 8, work, 1
+    rows = [row for row in rows if (row["blocks_per_sm"], row["work"], row["barriers"]) == case]
+    clocks = 256 * (work + 1) * STEP_WAVEFRONTS
+    h200 = ReadMerging.of(load_datasheet("h200"))
+    assert h200 is not None
+    merging = replace(h200, block_clocks=float(clocks))
+
+    times = read_times(np.full(256, 32.0), 8, merging, 8)
+    done = np.mean(times <= times[0, -1] + clocks / 256, axis=1)
+
+    for rank in range(2, 8):
+        assert done[rank] == pytest.approx(rows[rank]["done"], abs=within)
+
+
+def test_a_third_block_starts_when_the_first_one_has_ended() -> None:
+    merging = steady((0,), latency_clocks=300.0, block_clocks=5000.0)
+
+    times = read_times(np.ones(5), 3, merging, 2)
+
+    assert times[2, 0] == pytest.approx(times[0, -1] + 1300.0)
+
+
+def test_later_blocks_start_where_others_have_ended() -> None:
+    """The third block starts when the first two have ended, so nobody reads with it."""
+    merged = merge_reads(rounds_of([[1], [1], [1]]), steady((0, 0), block_clocks=1000.0), 2, 1)
+
+    assert (merged.first_wave, merged.later) == pytest.approx((1 / 2, 1.0))
+
+
+def test_work_is_spread_over_a_blocks_rounds() -> None:
+    """The first block has two rounds of 5000 clocks, the second one of 10,000 with two reads.
+
+    They read place 1 together; when the first one reads place 2, the second one has had it.
+    """
+    reads = rounds_of([[1, 2], [1, 2]])
+    reads = replace(reads, round=np.array([0, 1, 0, 0]), work=np.array([0.5, 0.5, 1.0, 1.0]))
+
+    merged = merge_reads(reads, steady((0, 0), block_clocks=10_000.0), 2, 1)
+
+    assert merged.first_wave == pytest.approx(3 / 4)
+
+
+def counted(table: str) -> Iterator[Mapping[str, int]]:
+    """The rows of blocks that wait at barriers, of tiles in whole lines."""
+    with (REPOSITORY / "docs" / "results" / table).open(newline="") as file:
+        for text in csv.DictReader(file):
+            row = {"trips": 32, "both": 0, "row_bytes": 128} | {k: int(v) for k, v in text.items()}
+            if row["barrier"] == 1 and row["row_bytes"] == 128:
+                yield row
+
+
+def simulated(row: Mapping[str, int]) -> float:
+    """Reads that become one, of a row of a table."""
+    blocks = SMS * row["blocks_per_sm"] * row["waves"]
+    trips = row["trips"]
+    groups = -(-blocks // row["readers"])
+    block = np.arange(blocks)
+    tiles = [block // row["readers"] if row["adjacent"] else block % groups]
+    if row["both"]:
+        tiles.append(groups + block % COLUMNS)
+    places = np.stack(tiles, axis=1)[:, None, :] * trips + np.arange(trips)[:, None]
+    rounds = ReadRounds(
+        starts=np.arange(blocks + 1) * trips * len(tiles),
+        round=np.tile(np.repeat(np.arange(trips), len(tiles)), blocks),
+        place=places.reshape(-1),
+        unit=places.reshape(-1),
+        sectors=np.full(places.size, 128.0),
+        lines=np.full(places.size, 32.0),
+        work=np.full(places.size, 1 / trips),
+    )
+    clocks = trips * (row["work"] * STEP_WAVEFRONTS + TRIP_WAVEFRONTS)
+    merging = replace(h100(), block_clocks=float(clocks))
+    merged = merge_reads(rounds, merging, SMS, row["blocks_per_sm"])
+    return row["waves"] / (merged.first_wave + (row["waves"] - 1) * merged.later)
+
+
+ONE, NEIGHBOURS, APART, BOTH = 1, (16, 1, 0), (16, 0, 0), (16, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("per_sm", "work", "readers", "within"),
+    [
+        (ONE, 16, NEIGHBOURS, 0.05),  # 3.75
+        (ONE, 256, NEIGHBOURS, 0.05),  # 3.87
+        (ONE, 64, APART, 0.02),  # 1.83: the blocks of a GPC that read the same
+        (ONE, 64, BOTH, 0.15),  # 1.58
+        (2, 16, NEIGHBOURS, 0.05),  # 3.74
+        (2, 256, APART, 0.05),  # 1.05
+        (8, 64, APART, 0.05),  # 1.02
+    ],
+)
+def test_reads_are_merged_as_counted(
+    per_sm: int, work: int, readers: tuple[int, int, int], within: float
+) -> None:
+    for row in counted("h100-row-reads.csv"):
+        case = row["readers"], row["adjacent"], row["both"]
+        if (row["blocks_per_sm"], row["work"], case) != (per_sm, work, readers):
+            continue
+        if row["waves"] == 1 and row["trips"] == 128:
+            assert simulated(row) == pytest.approx(row["l1_sectors"] / row["l2_sectors"], within)
+            return
+    pytest.fail("the table has no such row")
+
+
+@pytest.mark.parametrize(
+    ("table", "right", "median"),
+    [("h100-row-reads.csv", 0.75, 0.08), ("h100-wave-reads.csv", 0.75, 0.08)],
+)
+def test_most_reads_are_merged_as_counted_but_for_a_fifth(
+    table: str, right: float, median: float
+) -> None:
+    """Of grids of up to 40,000 reads. A block apart may share its SM, whose L1 is not simulated."""
+    errors = [
+        abs(simulated(row) / row["l1_sectors"] * row["l2_sectors"] - 1)
+        for row in counted(table)
+        if SMS * row["blocks_per_sm"] * row["waves"] * row["trips"] <= 40_000
+    ]
+
+    assert len(errors) > 40
+    assert np.mean(np.array(errors) < 0.2) > right
+    assert np.median(errors) < median
