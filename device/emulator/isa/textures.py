@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from memlab.device.emulator.isa import macros
-from memlab.device.emulator.isa.values import F64, S64, U32, U64, Value, where
+from memlab.device.emulator.isa.values import F64, PRED, S64, U32, U64, Value, where
 from memlab.device.emulator.ptx.parser import (
     Address,
     Immediate,
@@ -272,7 +272,7 @@ def _place_of_integer(coordinate: Value, extent: Value) -> _AxisPlace:
 def _layer(layer: Value, layers: Value) -> _AxisPlace:
     """The place of a layer, an unsigned number: the last one takes the place of those behind it."""
     place = _clamped(layer.to(U32).to(S64), layers)
-    always = (place < 0) | (place >= 0)
+    always = place.constant(True, PRED)
     return _AxisPlace(place, place, place.constant(0), always, always)
 
 
@@ -297,10 +297,10 @@ def place_texels(shape: str, of: str, channel: str, to: str, *sources: Value) ->
     as_float = (item.flag(_KIND, 2) == 2) | item.has(_NORMALIZED_FLOAT)
     is_right_type = as_float if to == "f32" else ~as_float
     if of == "s32":
-        interpolates = as_float ^ as_float
+        interpolates = as_float.constant(False)
         places = [_place_of_integer(rest[0], item.extents[0])]
     else:
-        interpolates = item.has(_LINEAR) if not gathered else as_float | ~as_float
+        interpolates = as_float.constant(True) if gathered else item.has(_LINEAR)
         places = [
             _place_on_axis(item, axis, coordinate, item.extents[axis], interpolates)
             for axis, coordinate in enumerate(rest)
@@ -371,7 +371,7 @@ def place_surface_element(shape: str, size: str, mode: str, *sources: Value) -> 
         chosen = number.to(S64)
         is_inside = is_inside & (chosen >= 0) & (chosen < deep)
         z = _clamped(chosen, deep)
-    always = is_inside | ~is_inside
+    always = is_inside.constant(True)
     fault = item.fault(dimensions, layered, True, always)
     distance = item.distances(x, y, z)
     address = item.address + (distance[0] + distance[1] + distance[2]).to(U64)

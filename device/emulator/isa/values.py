@@ -64,8 +64,8 @@ class ElementType:
 
 
 PRED = ElementType("p", 1)
-U8, U16, U32, U64, U128 = (ElementType("u", bits) for bits in (8, 16, 32, 64, 128))
-S8, S16, S32, S64 = (ElementType("i", bits) for bits in (8, 16, 32, 64))
+U8, U16, U32, U64 = (ElementType("u", bits) for bits in (8, 16, 32, 64))
+S16, S32, S64 = (ElementType("i", bits) for bits in (16, 32, 64))
 F16, F32, F64 = (ElementType("f", bits) for bits in (16, 32, 64))
 
 
