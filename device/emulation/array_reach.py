@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from memlab.device.compiler.compile import CompiledKernel
     from memlab.device.emulator.machine.access_watch import WatchedAccess
     from memlab.device.emulator.machine.memory import Mask
-    from memlab.device.emulator.program.program import Program
+    from memlab.device.emulator.program.program import ACCESS_KINDS, Program
     from memlab.kernels.launch import Dim3, Launch
 
-_ACCESSES = ("load", "store", "atomic", "reduce")
 _INNER_BLOCKS = 8
 """The blocks that are executed besides those in the corners of the grid."""
 
@@ -51,7 +50,7 @@ class _Reach(ExecutionPolicy):
         return [
             index
             for index, step in enumerate(program.steps)
-            if step.row.kind in _ACCESSES and step.row.space in ("global", "generic", "")
+            if step.row.kind in ACCESS_KINDS and step.row.space in ("global", "generic", "")
         ]
 
     def permitted_lanes(self, access: WatchedAccess) -> Mask:

@@ -16,7 +16,7 @@ from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.models.access_levels import AccessLevels
 from memlab.device.emulator.models.atomic_contention import AtomicContention
 from memlab.device.emulator.models.cache_replay import PARTS
-from memlab.device.emulator.program.program import Program
+from memlab.device.emulator.program.program import ACCESS_KINDS, Program
 from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.instructions import MachineCode
 from memlab.device.machine_code.projection import project
@@ -41,7 +41,6 @@ _NEARLY_ALL = 0.999  # of the blocks
 _ROUNDING = 0.01  # of a lane
 _NEVER = "!PT"
 """The predicate of instructions that ptxas adds to fill a pipeline."""
-_ACCESS_KINDS = ("load", "store", "atomic", "reduce")
 
 
 @dataclass(frozen=True)
@@ -233,7 +232,7 @@ def _accesses(
     by_line: dict[int, list[int]] = {}
     for index, step in enumerate(counts.program.steps):
         requests = tally.requests[index] + tally.remote_requests[index]
-        if step.row.kind in _ACCESS_KINDS and requests:
+        if step.row.kind in ACCESS_KINDS and requests:
             by_line.setdefault(step.instruction.ptx_line, []).append(index)
     accesses = {}
     for number, instruction in enumerate(code.instructions):

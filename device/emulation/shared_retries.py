@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulation.representative_block import EnoughObservedError, observe_block
 from memlab.device.emulator.machine.observer import ExecutionPolicy
-from memlab.device.emulator.program.program import Program
+from memlab.device.emulator.program.program import ATOMIC_KINDS, Program
 from memlab.device.machine_code.retries import Attempts
 from memlab.device.properties import WARP_SIZE, DeviceProperties, figure_at
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from memlab.device.emulator.machine.access_watch import WatchedAccess
     from memlab.device.emulator.machine.machine import Chunk
 
-_ATOMIC_KINDS = ("atomic", "reduce")
 _MOST_LANES = 100_000  # additions that are looked at: 0.1 s
 
 
@@ -124,7 +123,7 @@ class _AdditionLog(ExecutionPolicy):
         self._line_of = {
             index: step.instruction.ptx_line
             for index, step in enumerate(program.steps)
-            if step.row.kind in _ATOMIC_KINDS
+            if step.row.kind in ATOMIC_KINDS
             and step.row.space == "shared"
             and step.instruction.ptx_line in self._lines
         }

@@ -14,7 +14,7 @@ from memlab.device.access_counts import AccessCounts
 from memlab.device.emulator.isa.macros import is_async_copy_store, is_matrix_load, is_matrix_store
 from memlab.device.emulator.isa.rows import CLUSTER_VIEW
 from memlab.device.emulator.machine.tally import Tally
-from memlab.device.emulator.program.program import DecodedInstruction, Program
+from memlab.device.emulator.program.program import ATOMIC_KINDS, DecodedInstruction, Program
 from memlab.device.machine_code.disassembly import DisassemblyError
 from memlab.device.machine_code.executed_code import ExecutedCode
 from memlab.device.machine_code.flow_graph import FlowGraph
@@ -22,7 +22,6 @@ from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.machine_code.retries import SWAP_WAVEFRONTS, is_swap, retried_lines
 
 _OTHER_INSTRUCTIONS = (is_async_copy_store, is_matrix_load, is_matrix_store)
-_ATOMIC_KINDS = ("atomic", "reduce")
 _NAMES = {"load": "LDS", "store": "STS"}
 _WIDTH_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 _COUNTED = ("requests", "wavefronts", "excessive")
@@ -69,7 +68,7 @@ def _with_turns(graph: FlowGraph, program: Program) -> Program:
     }
     steps = (
         replace(step, lanes_in_turn=True)
-        if step.row.kind in _ATOMIC_KINDS
+        if step.row.kind in ATOMIC_KINDS
         and step.row.space == "shared"
         and step.instruction.ptx_line in adding
         else step
@@ -113,7 +112,7 @@ def with_swaps(executed: ExecutedCode | DisassemblyError, program: Program, tall
     )
     for index, step in enumerate(program.steps):
         line = step.instruction.ptx_line
-        if warps[line] and step.row.kind in _ATOMIC_KINDS and step.row.space == "shared":
+        if warps[line] and step.row.kind in ATOMIC_KINDS and step.row.space == "shared":
             requests[index] = round(warps[line])
             excessive[index] = round(tally.excessive[index] * lanes[line] / tally.lanes[index])
             wavefronts[index] = round(SWAP_WAVEFRONTS * requests[index]) + excessive[index]

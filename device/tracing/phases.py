@@ -15,7 +15,7 @@ import numpy as np
 
 from memlab.device.emulator.machine.access_watch import WatchedAccess
 from memlab.device.emulator.machine.memory import GlobalMemory, Lanes, Mask
-from memlab.device.emulator.program.program import DecodedInstruction, Program
+from memlab.device.emulator.program.program import ACCESS_KINDS, DecodedInstruction, Program
 from memlab.device.properties import WARP_SIZE
 from memlab.device.tracing.read_counts import ReadCounter
 
@@ -112,8 +112,7 @@ class PhaseRecorder(ReadCounter):
 
     def watched_instructions(self, program: Program) -> Collection[int]:
         """All that access memory."""
-        kinds = ("load", "store", "atomic", "reduce")
-        return [index for index, step in enumerate(program.steps) if step.row.kind in kinds]
+        return [n for n, step in enumerate(program.steps) if step.row.kind in ACCESS_KINDS]
 
     def memory_accessed(self, access: WatchedAccess) -> None:
         """Note one memory instruction."""

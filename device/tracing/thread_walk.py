@@ -17,7 +17,12 @@ import numpy as np
 from memlab.device.array_element import Element
 from memlab.device.emulation.address_names import AddressNames
 from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access
-from memlab.device.emulator.program.program import DecodedInstruction, Program, destinations
+from memlab.device.emulator.program.program import (
+    ACCESS_KINDS,
+    DecodedInstruction,
+    Program,
+    destinations,
+)
 from memlab.device.emulator.ptx.parser import TYPE_BYTES, Immediate, Operand, Register, Vector
 from memlab.device.tracing.mma_fragments import FragmentTracker, is_matrix_product
 from memlab.device.tracing.phases import OWN, PhaseRecorder, RecordedAccess, is_barrier
@@ -131,7 +136,7 @@ class _ThreadWalker:
         if is_barrier(step):
             self.barriers += row.kind == "barrier"
             self._loaded.clear()
-        elif row.kind in ("load", "store", "atomic", "reduce"):
+        elif row.kind in ACCESS_KINDS:
             own = [self._access(step, each) for each in accesses if each.active[self._lane]]
             if not own:
                 return

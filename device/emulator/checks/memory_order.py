@@ -25,7 +25,12 @@ from memlab.device.emulator.codegen.check_layout import (
     WEAK,
 )
 from memlab.device.emulator.isa.asynchronous.bulk_copies import VIEW
-from memlab.device.emulator.program.program import DecodedInstruction, bytes_moved, destinations
+from memlab.device.emulator.program.program import (
+    ATOMIC_KINDS,
+    DecodedInstruction,
+    bytes_moved,
+    destinations,
+)
 from memlab.device.emulator.ptx.parser import Address, Immediate, Operand, Register, Symbol
 
 DEVICE_SCOPE, BLOCK_SCOPE = range(2)
@@ -84,7 +89,7 @@ def memory_orders(steps: Sequence[DecodedInstruction]) -> list[MemoryOrder]:
 def _memory_order_of(step: DecodedInstruction) -> MemoryOrder:
     """Read the memory order from an opcode."""
     words = set(step.instruction.opcode.split("."))
-    atomic = step.row.kind in ("atomic", "reduce")
+    atomic = step.row.kind in ATOMIC_KINDS
     level = (
         STRONG
         if atomic or words & _STRONG_QUALIFIERS

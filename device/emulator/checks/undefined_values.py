@@ -25,10 +25,7 @@ from memlab.device.emulator.isa import warp
 from memlab.device.emulator.machine.observer import Action
 from memlab.device.emulator.machine.operands import Operands, Source
 from memlab.device.emulator.machine.threads import Threads
-from memlab.device.emulator.program.program import (
-    DecodedInstruction,
-    destinations,
-)
+from memlab.device.emulator.program.program import WRITING_KINDS, DecodedInstruction, destinations
 from memlab.device.emulator.ptx.parser import Address, Operand, Register, registers_of
 from memlab.device.properties import WARP_SIZE
 
@@ -37,7 +34,6 @@ UndefinedMarks: TypeAlias = Lanes
 several; `_DEFINED` if the value is defined. Of a load, the element stands for the source lane."""
 
 _DEFINED = np.int64(1 << 62)
-_STORE_KINDS = ("store", "atomic", "reduce")
 _VISIBLE_SPACES = ("global", "shared", "generic")
 
 
@@ -311,7 +307,7 @@ class UndefinedValues:
 
     def _used(self, step: DecodedInstruction) -> tuple[str, ...]:
         """The registers that an instruction uses visibly: stored values, addresses, its guard."""
-        if step.row.kind in _STORE_KINDS and step.row.space in _VISIBLE_SPACES:
+        if step.row.kind in WRITING_KINDS and step.row.space in _VISIBLE_SPACES:
             return step.registers_read
         guard = step.instruction.guard
         operands = step.instruction.operands

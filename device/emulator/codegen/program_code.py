@@ -43,6 +43,7 @@ from memlab.device.emulator.codegen.stretches import (
 from memlab.device.emulator.program.call_stack import STACK_POINTER
 from memlab.device.emulator.program.polling_loops import PollingLoop, find_polling_loops
 from memlab.device.emulator.program.program import (
+    ACCESS_KINDS,
     DecodedInstruction,
     Program,
     bytes_moved,
@@ -300,7 +301,7 @@ def _sites(program: Program) -> NDArray[np.void]:
     records = []
     for index, step in enumerate(program.steps):
         row = step.row
-        if row.kind not in ("load", "store", "atomic", "reduce"):
+        if row.kind not in ACCESS_KINDS:
             continue
         width = bytes_moved(row) // row.vector
         kind = SITE_KINDS.index("atomic" if row.kind == "reduce" else row.kind)

@@ -17,6 +17,8 @@ from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.program.code_layout import successors
 from memlab.device.emulator.program.liveness import live_registers
 from memlab.device.emulator.program.program import (
+    ACCESS_KINDS,
+    ATOMIC_KINDS,
     DecodedInstruction,
     Program,
     destinations,
@@ -117,13 +119,13 @@ def find_stretches(
             starts |= {index, index + 1}
         elif reads_clock(step):
             starts.add(index)
-        elif step.row.kind in ("load", "store", "atomic", "reduce"):
+        elif step.row.kind in ACCESS_KINDS:
             spaces = _SHARED_AMONG_WARPS.get(step.row.space, ())
             if any(phase.get(space, step.row.kind) != step.row.kind for space in spaces):
                 starts.add(index)
                 phase.clear()
             phase |= dict.fromkeys(spaces, step.row.kind)
-            if (step.row.kind in ("atomic", "reduce") and spaces) or is_bulk_access(step.row):
+            if (step.row.kind in ATOMIC_KINDS and spaces) or is_bulk_access(step.row):
                 starts |= {index, index + 1}
                 phase.clear()
     ordered = sorted(

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.machine.execution_trace import GlobalAccesses
 from memlab.device.emulator.models.address_streams import IntArray, sectors_of
-from memlab.device.emulator.program.program import Program
+from memlab.device.emulator.program.program import ATOMIC_KINDS, Program
 
 Floats = NDArray[np.float64]
 
-_ATOMICS = ("atomic", "reduce")
 _HALF_SECTORS_BITS, _REGION_SECTORS_BITS = 3, 5
 """Pieces of 256 bytes alternate between two slices within 1 KiB, and each KiB has other slices:
 on an H200 the atomics of a warp on 2, 4, 8, 16 and 32 neighbouring lines take as long as those on
@@ -59,7 +58,7 @@ def atomic_contention(
     index = trace.index[trace.event]
     found = {}
     for place, step in enumerate(program.steps):
-        if step.row.kind in _ATOMICS:
+        if step.row.kind in ATOMIC_KINDS:
             accesses = np.flatnonzero((index == place) & np.isin(block, distinct))
             if len(accesses):
                 found[place] = _contention(trace, accesses, block[accesses])

@@ -42,7 +42,9 @@ from memlab.device.emulator.ptx.parser import (
 )
 from memlab.errors import suggest_nearest
 
-WRITING_KINDS = ("store", "atomic", "reduce")
+ATOMIC_KINDS = ("atomic", "reduce")
+"""Atomic operations; a reduction returns nothing."""
+WRITING_KINDS = ("store", *ATOMIC_KINDS)
 """Instructions that write to memory."""
 ACCESS_KINDS = ("load", *WRITING_KINDS)
 """Instructions that access memory."""

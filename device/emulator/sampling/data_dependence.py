@@ -15,6 +15,7 @@ from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access
 from memlab.device.emulator.isa.asynchronous.tensor_copies import MAP_VIEW
 from memlab.device.emulator.program.branch_regions import BranchRegions
 from memlab.device.emulator.program.program import (
+    ATOMIC_KINDS,
     WRITING_KINDS,
     DecodedInstruction,
     Program,
@@ -134,7 +135,7 @@ def is_bitwise(step: DecodedInstruction) -> bool:
 def has_global_atomics(program: Program) -> bool:
     """Whether blocks may combine results by atomic operations on global memory."""
     return any(
-        step.row.kind in ("atomic", "reduce") and step.row.space in ("global", "generic")
+        step.row.kind in ATOMIC_KINDS and step.row.space in ("global", "generic")
         for step in program.steps
     )
 
