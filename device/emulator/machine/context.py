@@ -123,15 +123,16 @@ class ChunkContext:
         self.point("trip_warps", self.trips[1])
         self.point("trips", np.zeros(loops, np.int64))
         self.rests = self.point("rests", np.zeros((loops, REST_COLUMNS), np.int64))
-        self._parted = self.point("parted", np.zeros(loops, np.int64))
+        self._begun_loops = np.zeros((2, loops), np.int64)
+        self.point("parted", self._begun_loops[0])
+        self.point("next_trips", self._begun_loops[1])
         self._left_at = self.point("left_at", np.zeros((loops, warps), np.uint32))
-        self._next_trips = self.point("next_trips", np.zeros(loops, np.int64))
         self.remote = np.zeros((2, steps), np.int64)
         self.receivers = self.point("receivers", np.zeros(steps, np.int64))
         for name, counts in zip(("remote_requests", "remote_sectors"), self.remote, strict=True):
             self.point(name, counts)
         cluster_blocks = threads.grid.cluster_blocks
-        self._peers = self.point("peers", np.zeros(len(threads.blocks) * cluster_blocks, np.int64))
+        self._peers = self.point("peers", cluster_peers(threads.blocks, threads.grid.cluster))
         self._alive = lanes_to_words(threads.alive)
         self.mask = self.point("mask", np.zeros(warps, np.uint32))
         self.live = self.point("live", np.zeros(warps, np.uint32))
@@ -141,6 +142,7 @@ class ChunkContext:
         self.point("order_starts", native.order_starts)
         self.point("patterns", workspace.patterns)
         self.arrays = self.point("arrays", memory.arrays.copy())
+        self.point("units_written", memory.units_written)
         variables = [memory.find(v.name).address for v in native.program.globals]
         self.point("variables", np.array(variables, np.int64))
         starts = [stretch.start for stretch in native.stretches]
@@ -164,7 +166,7 @@ class ChunkContext:
         for number, space in enumerate(SPACES[:-1]):
             self._set_segment(number, segments[space], threads)
 
-    def begin(self, threads: Threads, memory: GlobalMemory, writers: tuple[int, int]) -> None:
+    def begin(self, threads: Threads, writers: tuple[int, int]) -> None:
         """Let blocks begin, no more than the arrays were made for.
 
         At first, or after all lanes have exited; then the workspace must not have been used by
@@ -176,19 +178,18 @@ class ChunkContext:
         for name, values in threads.block_registers(self.layout.offsets).items():
             register = self.layout.view(self.frames[:warps], name)
             register[...] = np.repeat(values, per_block)[:, None]
-        peers = cluster_peers(blocks, threads.grid.cluster)
-        self._peers[: peers.size] = peers.reshape(-1)
+        if self["cluster_blocks"] > 1:
+            self._peers[: len(blocks)] = cluster_peers(blocks, threads.grid.cluster)
         self.mask[:warps] = self.live[:warps] = self._alive[:warps]
         self.mask[warps:] = 0
         self.warp_work[:] = 0
         self.arrays["loaded"] = self.arrays["stored"] = 0
-        for begun in (self._next_trips, self._parted, self._left_at):
-            begun[:] = 0
+        self._begun_loops[:] = 0
+        self._left_at[:] = 0
         self["slot"], self["limit"], self["clock"] = 0, -1, 0
         self["warps_running"] = warps
         self["lanes_running"] = self["lanes_live"] = len(blocks) * threads.grid.threads
         self["writer"], self["first_writer"] = writers
-        self["units_written"] = memory.units_written.ctypes.data
 
     def forget_counts(self) -> None:
         """Set the counters to 0."""

@@ -133,7 +133,7 @@ class Chunk:
         watched = sorted({i for o in observers for i in o.watched_instructions(program)})
         self._native = native = native_program(program, {*watched, *cuts}, source)
         self.context = ChunkContext(native, self.threads, self.segments, global_memory, workspace)
-        self.context.begin(self.threads, global_memory, writers or _ALONE)
+        self.context.begin(self.threads, writers or _ALONE)
         self.context.interrupt_at(watched)
         addresses = {v.name: global_memory.find(v.name).address for v in program.globals}
         self.operands = Operands(program, self.context, addresses)
@@ -207,7 +207,7 @@ class Chunk:
         self.threads.blocks, self._deadline = blocks, deadline
         for space in _OWN_SPACES:
             self.segments[space].data[:] = 0
-        self.context.begin(self.threads, self._memory, writers or _ALONE)
+        self.context.begin(self.threads, writers or _ALONE)
         return True
 
     def execute(self) -> None:

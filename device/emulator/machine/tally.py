@@ -173,7 +173,7 @@ class WarpWork:
     """The instructions of each warp of a grid, as far as its blocks have run."""
 
     def __init__(self, grid: Grid) -> None:
-        self._extents = grid.grid
+        self._strides = np.array([1, grid.grid[0], grid.grid[0] * grid.grid[1]])
         self._warps = grid.padded_threads // WARP_SIZE
         blocks = math.prod(grid.grid)
         is_kept = blocks * self._warps <= MOST_WARPS
@@ -187,10 +187,8 @@ class WarpWork:
             executed: The instructions of each warp, block after block; others may follow.
         """
         if len(self._executed):
-            x, y, z = blocks.T
-            place = x + self._extents[0] * (y + self._extents[1] * z)
             counts = executed[: len(blocks) * self._warps]
-            self._executed[place] = counts.reshape(-1, self._warps)
+            self._executed[blocks @ self._strides] = counts.reshape(-1, self._warps)
 
     def of_whole_grid(self) -> NDArray[np.int64] | None:
         """The instructions of each warp, shape (blocks, warps), in the order of launch.
