@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
-from weakref import ref
+from weakref import proxy, ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,7 +122,8 @@ class Chunk:
         Raises:
             PtxError: The operands of an instruction do not suit its opcode.
         """
-        self._deadline, self._observers, self._work = deadline, tuple(observers), work
+        self._deadline, self._work = deadline, work
+        self._observers: tuple[Observer, ...] = tuple(observers)
         self._policy = policy_of(observers)
         self._followers = [observer for observer in observers if observer.observes_flow]
         self.program, self._memory, self._workspace = program, global_memory, workspace
@@ -149,7 +150,7 @@ class Chunk:
             grid.padded_threads,
             self._spin_waits.lanes_to_resume,
             self.warp_synchronization.execute_ready,
-            self._end_endless_waits,
+            partial(Chunk._end_endless_waits, proxy(self)),
         )
         for observer in observers:
             observer.chunk_started(self)
@@ -230,6 +231,9 @@ class Chunk:
         finally:
             for use in ("loaded", "stored"):
                 self._memory.arrays[use] |= self.context.arrays[use]
+            # What refers to the chunk would keep its memory until a collection of garbage.
+            self._actions.clear()
+            self._observers, self._followers = (), []
         self._workspace.chunk = ref(self)
         if self._work is not None:
             self._work.note(self.threads.blocks, self.context.warp_work)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
+from weakref import proxy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ class PartialBarriers:
     def __init__(self, chunk: Chunk) -> None:
         """Prepare the barriers of a chunk."""
         self._steps, self._operands, self._lanes = chunk.program.steps, chunk.operands, chunk.lanes
-        self._chunk = chunk
+        self._chunk = proxy(chunk)
         self._block = np.arange(chunk.lanes) // chunk.threads.grid.padded_threads
         self._arrived: Counter[tuple[int, int]] = Counter()  # by block and barrier number
         peers = cluster_peers(chunk.threads.blocks, chunk.threads.grid.cluster)

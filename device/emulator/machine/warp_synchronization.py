@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from weakref import proxy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ class WarpSynchronization:
 
     def __init__(self, chunk: Chunk) -> None:
         """Synchronize the lanes of a chunk."""
-        self._chunk, self._steps = chunk, chunk.program.steps
+        self._chunk, self._steps = proxy(chunk), chunk.program.steps
         self.groups: WaitingGroups = {}
         self.sources: Sequence[Lanes] = ()
         self._results: Sequence[Lanes] = ()

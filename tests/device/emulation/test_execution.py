@@ -1,12 +1,20 @@
 """The memory of a launch, before it runs and after it was reset."""
 
+import gc
+import weakref
+
 import numpy as np
+import pytest
 from launches import launch_of
 
 from memlab.device.compiler.compile import compile_launch
+from memlab.device.devices import launch_limits, open_device
+from memlab.device.emulation import execution as execution_module
 from memlab.device.emulation.execution import Execution
+from memlab.device.emulator.machine.memory import GlobalMemory
 from memlab.device.emulator.program.program import runs_forward
 from memlab.device.emulator.sampling.block_sample import WholeGrid
+from memlab.kernels.catalog import CATALOG
 from memlab.kernels.launch import Arange, Buffer, Launch, Scalar
 
 SOURCE = """struct Three { int x, y, z; };
@@ -83,3 +91,34 @@ def test_programs_that_loop_or_recur_do_not_run_forward() -> None:
     assert runs_forward(_execution(STRAIGHT).program)
     assert not runs_forward(_execution(LOOP).program)
     assert not runs_forward(_execution(RECURSIVE).program)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "parameters"),
+    [
+        ("tiled", {"width": 64}),
+        ("row-sum-block", {}),  # shuffles
+        ("wgmma-specialized", {"width": 256}),  # named barriers and mbarriers
+    ],
+)
+def test_memory_is_freed_without_a_collection(
+    kernel: str, parameters: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[GlobalMemory]] = []
+
+    class Noted(GlobalMemory):
+        def __init__(self, arrays: dict[str, tuple[int, int]]) -> None:
+            super().__init__(arrays)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr(execution_module, "GlobalMemory", Noted)
+    device = open_device("h200")
+    launch = CATALOG[kernel].prepare(parameters, launch_limits(device.properties))
+
+    gc.disable()
+    try:
+        device.run(launch, 0)
+        assert [memory() for memory in made] == [None] * len(made)
+    finally:
+        gc.enable()
+    assert made
