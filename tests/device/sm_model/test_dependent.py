@@ -12,7 +12,7 @@ from paths import DATA
 import memlab
 from memlab.device.datasheets import loader
 from memlab.device.machine_code.instructions import MachineCode
-from memlab.device.sm_model.launch_time import device_rates
+from memlab.device.sm_model.device_rates import device_rates
 from memlab.device.sm_model.profile import LaunchProfile
 from memlab.device.sm_model.records import Kind, Unit
 from memlab.device.sm_model.simulation import Workload, empty_steps, run

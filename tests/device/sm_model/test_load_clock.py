@@ -14,7 +14,7 @@ import pytest
 from memlab.device.datasheets import loader
 from memlab.device.machine_code.instructions import MachineCode, MachineInstruction
 from memlab.device.properties import peak_bandwidth_bytes_per_s
-from memlab.device.sm_model.launch_time import device_rates, dram_fraction
+from memlab.device.sm_model.device_rates import device_rates, dram_fraction
 from memlab.device.sm_model.load_clock import LoadClock, load_clock, tensor_load, type_loads
 from memlab.device.sm_model.profile import LaunchProfile
 from memlab.device.sm_model.records import Kind, Unit

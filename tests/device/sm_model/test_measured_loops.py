@@ -14,7 +14,8 @@ import pytest
 
 from memlab.device.datasheets import loader
 from memlab.device.machine_code.instructions import Control, MachineCode, MachineInstruction
-from memlab.device.sm_model.launch_time import device_rates, machine_steps
+from memlab.device.sm_model.device_rates import device_rates
+from memlab.device.sm_model.machine_steps import machine_steps
 from memlab.device.sm_model.profile import Access, LaunchProfile
 from memlab.device.sm_model.records import Kind, Unit
 from memlab.device.sm_model.simulation import Rates, Steps, Workload, empty_steps, run

@@ -7,12 +7,8 @@ import pytest
 import memlab
 from memlab.device.datasheets import loader
 from memlab.device.machine_code.instructions import Control, MachineCode, MachineInstruction
-from memlab.device.sm_model.launch_time import (
-    dram_fraction,
-    hit_share,
-    machine_steps,
-    prefetched_clocks,
-)
+from memlab.device.sm_model.device_rates import dram_fraction, hit_share, prefetched_clocks
+from memlab.device.sm_model.machine_steps import machine_steps
 from memlab.device.sm_model.profile import LaunchProfile
 
 DEVICE = replace(
