@@ -123,6 +123,7 @@ def test_the_recorded_block_tells_which_sectors_are_stored_to_again() -> None:
         warps=2,
         seen=5,
         index=np.array(index),
+        run=np.arange(len(index)),
         event=np.tile(np.arange(5), 2),
         warp=np.repeat([0, 1], 5),
         base=np.zeros(10, np.int64),
