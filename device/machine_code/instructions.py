@@ -32,19 +32,15 @@ class Control:
 
     Attributes:
         stall: Clocks until the warp may issue its next instruction.
-        yields: Whether the scheduler should prefer another warp next.
         write_barrier: The dependence counter, 0 to 5, that is held until the result is written.
         read_barrier: The dependence counter that is held until the sources are read.
         wait_mask: The dependence counters that must be 0 before it issues, a bit for each.
-        reuse: The source operands kept in the operand cache, a bit for each.
     """
 
     stall: int
-    yields: bool
     write_barrier: int | None
     read_barrier: int | None
     wait_mask: int
-    reuse: int
 
 
 @dataclass(frozen=True)
@@ -128,9 +124,7 @@ def decode_control(upper: int) -> Control:
     write, read = bits >> 5 & 7, bits >> 8 & 7
     return Control(
         stall=bits & 0xF,
-        yields=not bits >> 4 & 1,  # the bit is 0 where the scheduler should switch
         write_barrier=None if write == _NO_BARRIER else write,
         read_barrier=None if read == _NO_BARRIER else read,
         wait_mask=bits >> 11 & 0x3F,
-        reuse=bits >> 17 & 0xF,
     )

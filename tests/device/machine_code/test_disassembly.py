@@ -48,7 +48,7 @@ def test_an_instruction_is_read_with_its_line_targets_and_control_bits():
     assert (first.opcode, first.operands, first.ptx_line) == ("LDC", ("R1", "c[0x0][0x28]"), 20)
     assert (load.predicate, load.operands) == ("!P0", ("R6", "desc[UR4][R2.64+0x4]"))
     # 0x004ea2 >> 1 is, in groups of 4, 6, 3, 3, 1 and 4 bits: 0000 000100 111 010 1 0001.
-    assert load.control == Control(1, False, 2, None, 0b000100, 0)
+    assert load.control == Control(1, 2, None, 0b000100)
     assert indirect.targets == (0x20, 0x30)
     assert (call.predicate, call.target, call.ptx_line) == ("!UP1", 0x40, 37)
     assert code.functions == {0x40: "$slow"}

@@ -57,7 +57,7 @@ def test_no_bound_is_longer_than_the_time():
 
 @pytest.mark.parametrize(("device", "clocks"), [("h200", 1), ("a6000", 2)])
 def test_load_units_of_half_a_warp_take_two_clocks_for_a_load(device, clocks):
-    control = Control(1, False, None, None, 0, 0)
+    control = Control(1, None, None, 0)
     code = tuple(
         MachineInstruction(16 * place, "", opcode, (target, "[R2]"), None, 0, control)
         for place, (opcode, target) in enumerate((("LDG.E", "R4"), ("LDS", "R5")))

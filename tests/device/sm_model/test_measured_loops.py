@@ -65,7 +65,7 @@ def words_of(first: str, then: str, thens: int) -> Iterator[tuple[str, str]]:
 
 def issue_clocks(first: str, then: str, thens: int) -> float:
     """Clocks of a sub-core per group and warp, where 4 warps share it."""
-    control = Control(1, False, None, None, 0, 0)
+    control = Control(1, None, None, 0)
     instructions = tuple(
         MachineInstruction(16 * place, "", opcode, tuple(operands.split(", ")), None, 0, control)
         for place, (opcode, operands) in enumerate(words_of(first, then, thens))
@@ -209,9 +209,7 @@ def test_stores_of_pieces_of_rows_take_the_measured_time(
         if (int(row["sms"]), int(row["piece_bytes"])) == (sms, piece_bytes)
         and (int(row["word_bytes"]), row["passes"], row["repeat"]) == (word_bytes, "32", "2")
     }
-    store = MachineInstruction(
-        0, "", opcode, ("[R2.64]", "R4"), None, 0, Control(2, False, None, None, 0, 0)
-    )
+    store = MachineInstruction(0, "", opcode, ("[R2.64]", "R4"), None, 0, Control(2, None, None, 0))
     access = Access(lines, lines, sectors, missed=1.0)
     code = MachineCode("k", (9, 0), (store,))
     profile = LaunchProfile(code, (), (0,) * 8, (0,), 1.0, {0: access}, 32.0, 0.0, 0.0)
