@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
@@ -84,15 +85,18 @@ class Tally:
     @classmethod
     def sum(cls, tallies: Sequence[Tally]) -> Tally:
         """The sum of tallies of one program; at least one."""
+        if len(tallies) == 1:
+            return tallies[0]
         columns = ([getattr(t, field.name) for t in tallies] for field in fields(cls))
-        return cls(*(np.sum(column, axis=0).tolist() for column in columns))
+        return cls(*(list(map(sum, zip(*column, strict=True))) for column in columns))
 
     def add(self, other: Tally, times: int = 1, over: int = 1) -> None:
         """Add another tally, scaled by `times / over` and rounded to whole counts."""
         for counter in fields(self):
             totals, added = getattr(self, counter.name), getattr(other, counter.name)
-            for index, value in enumerate(added):
-                totals[index] += value if times == over else round(value * times / over)
+            if times != over:
+                added = [round(value * times / over) for value in added]
+            totals[:] = map(operator.add, totals, added)
 
 
 def tally_of(native: NativeProgram, context: ChunkContext) -> Tally:
