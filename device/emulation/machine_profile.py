@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +73,12 @@ class LaunchCounts:
         way to DRAM, they count one.
         """
         return sum(at.dram * self.tally.sectors[index] for index, at in self.levels.items())
+
+    @cached_property
+    def slow_shares(self) -> NDArray[np.float64]:
+        """Of each instruction: how often warps take a slow path, and how many lanes do so then."""
+        lanes, slow = np.array(self.tally.slow_lanes), np.array(self.tally.slow_warps)
+        return np.array([slow / np.maximum(self.tally.warps, 1), lanes / np.maximum(slow, 1)])
 
     def sharing_lanes(self, indices: Sequence[int]) -> float:
         """How many lanes of a warp have one address of shared memory, in the mean; at least 1."""
@@ -185,11 +192,16 @@ def _unequal_work(
 def _flow(graph: FlowGraph, counts: LaunchCounts, *columns: NDArray[np.int64]) -> Flow | None:
     """What one warp executes of the machine code, from its columns of `WarpExecutions`.
 
+    It takes slow paths as often as warps do in the mean, to whole times: its path has no parts.
+
     Returns:
         It; None if that is not known.
     """
     lanes, warps, rounds, rests = (column.reshape(-1).tolist() for column in columns)
-    executions = project(graph, ptx_profile(counts.program, lanes, warps, rounds, rests))
+    share, lanes_each = counts.slow_shares
+    slow_warps = np.rint(share * warps)
+    slow = np.minimum(slow_warps * lanes_each, lanes).tolist(), slow_warps.tolist()
+    executions = project(graph, ptx_profile(counts.program, lanes, warps, rounds, rests, *slow))
     if executions is None:
         return None
     executions = with_retries(executions, graph, counts.attempts)

@@ -15,7 +15,7 @@ from memlab.device.machine_code.flow_graph import FlowGraph, flow_graph
 from memlab.device.machine_code.listing import ListedInstruction
 from memlab.device.machine_code.pipes import integer_pipe_of, pipe_of
 from memlab.device.machine_code.projection import Executions, project
-from memlab.device.machine_code.ptx_profile import ptx_profile
+from memlab.device.machine_code.ptx_profile import profile_of_tally
 from memlab.device.machine_code.retries import Attempts, with_retries
 from memlab.device.measurement import InstructionCounters
 
@@ -71,7 +71,7 @@ def executed_code(
     Raises:
         DisassemblyError: The machine code cannot be brought into agreement with the PTX.
     """
-    profile = ptx_profile(program, tally.lanes, tally.warps, tally.rounds, tally.rests)
+    profile = profile_of_tally(program, tally)
     executions = project(graph, profile)
     if executions is None:
         raise DisassemblyError("the flow of the machine code does not follow that of the PTX")

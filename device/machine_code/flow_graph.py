@@ -81,6 +81,24 @@ class FlowGraph:
         """The block that holds the instruction at a position."""
         return bisect_right(self._starts, position) - 1
 
+    def reached_from(self, block: int) -> frozenset[int]:
+        """The blocks that a block leads to, and itself; calls lead to the block behind them."""
+        found, waiting = {block}, [block]
+        while waiting:
+            after = self._after.get(waiting.pop(), ())
+            new = [each for each in after if each >= 0 and each not in found]
+            found.update(new)
+            waiting += new
+        return frozenset(found)
+
+    @cached_property
+    def _after(self) -> dict[int, list[int]]:
+        """Where edges lead to, by the block that they leave."""
+        after: dict[int, list[int]] = {}
+        for edge in self.edges:
+            after.setdefault(edge.source, []).append(edge.destination)
+        return after
+
     @cached_property
     def loops(self) -> tuple[tuple[int, frozenset[int]], ...]:
         """The natural loops with their headers: those that a back edge leads to."""
@@ -104,9 +122,7 @@ class FlowGraph:
     @cached_property
     def _back_edges(self) -> list[tuple[int, int]]:
         """The edges that lead to a block on the way from the entry to their source."""
-        after: dict[int, list[int]] = {}
-        for edge in self.edges:
-            after.setdefault(edge.source, []).append(edge.destination)
+        after = self._after
         back, state = [], dict[int, int]()  # 1 on the way, 2 done
         for root in [ENTRY, *(call.function for call in self.calls)]:
             if root in state:

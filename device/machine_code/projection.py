@@ -38,8 +38,10 @@ from memlab.device.machine_code.unrolling import (
     WARPGROUP,
     counted_trips,
     is_arithmetic,
+    last_trips,
     loop_limits,
     round_limits,
+    slow_calls,
     tensor_expansion,
     unlikely_blocks,
     unrolled_code,
@@ -86,6 +88,7 @@ _UNROLLED_BONUS = 0.3  # of all iterations in the most unrolled code
 _LEAST_SHARE = 0.03  # deviations count relative to at least this share of the threads
 _UNEVEN_COST = 0.02  # of as many rounds, beyond those of even trips, as there are threads
 _IMPOSSIBLE_COST = 1000.0  # of all threads making a round that no trips are left for
+_LAST_TRIP_COST = 1.0  # of a peeled trip that is not the last one of each entry
 _SLACK = 1e-6  # against rounding
 _EQUAL = 0.01  # by what executions differ that count as equal: those of sampled grids are rounded
 
@@ -178,17 +181,23 @@ def _edge_lanes(graph: FlowGraph, profile: PtxProfile) -> Floats | None:
     for number in outward[ENTRY]:
         program.require_equal({number: 1.0}, 1.0)
     per_instruction = _INSTRUCTION_COST * threads / max(sum(c.lanes for c in profile.counts), 1)
-    unlikely = unlikely_blocks(graph)
+    unlikely, slow = unlikely_blocks(graph), slow_calls(graph, profile)
     for block, numbers in entering.items():
         size = graph.blocks[block].stop - graph.blocks[block].start
         flow: dict[int, float] = defaultdict(float)
         for number in numbers:
             flow[number] += 1.0
-            rare = _UNLIKELY_COST if block in unlikely else 0.0
+            rare = _UNLIKELY_COST if block in unlikely and block not in slow else 0.0
             program.add_cost(number, per_instruction * size + rare)
         for number in outward[block]:
             flow[number] -= 1.0
         program.require_equal(flow, 0.0)
+    for line in set(slow.values()):
+        calls = [block for block, its_line in slow.items() if its_line == line]
+        row = dict.fromkeys((number for block in calls for number in inward[block]), 1.0)
+        lanes = profile.lines[line].slow_lanes / threads
+        cost = 1 / max(lanes, _LEAST_SHARE)
+        program.prefer_equal(row, lanes, *(cost * each for each in _ACCESS_COSTS))
     codes = unrolled_code(graph, profile)
     for limit in loop_limits(codes, profile):
         row = dict.fromkeys(inward[limit.header], 1.0)
@@ -203,6 +212,11 @@ def _edge_lanes(graph: FlowGraph, profile: PtxProfile) -> Floats | None:
             0.0,
             _UNEVEN_COST,
         )
+    for loop, block in last_trips(graph, profile, codes).items():
+        row = dict.fromkeys(entering[block], 1.0)
+        entries = profile.loops[loop].entries / threads
+        cost = _LAST_TRIP_COST / max(entries, _LEAST_SHARE)
+        program.prefer_equal(row, entries, cost, cost)
     for rounds in round_limits(codes, profile):
         row = defaultdict(float)
         for block, number_of_rounds in rounds.rounds.items():
@@ -314,6 +328,7 @@ def _block_warps(
             heaviest.get(edge.destination, (0.0, ENTRY)), (lanes, edge.source)
         )
     unrolled = _unrolled_densities(graph, profile)
+    slow = _slow_densities(graph, profile)
     density = np.full(len(graph.blocks), 1 / WARP_SIZE)
     for block in range(len(graph.blocks)):
         counts = [
@@ -328,7 +343,9 @@ def _block_warps(
         fewest = min((count.lanes for count in known), default=0.0) * (1 + _EQUAL)
         _, before = heaviest.get(block, (0.0, ENTRY))
         iterations, of_rounds = unrolled.get(block, (0.0, 0.0))
-        if fewest and iterations <= fewest <= iterations * (1 + _EQUAL) ** 2:
+        if block in slow:
+            density[block] = slow[block]
+        elif fewest and iterations <= fewest <= iterations * (1 + _EQUAL) ** 2:
             density[block] = of_rounds
         elif fewest:
             density[block] = median_low(
@@ -338,6 +355,19 @@ def _block_warps(
             density[block] = density[before]
     warps: Floats = block_lanes * density
     return warps
+
+
+def _slow_densities(graph: FlowGraph, profile: PtxProfile) -> dict[int, float]:
+    """The warps per thread of calls for slow paths, and of the functions, by block."""
+    slow = slow_calls(graph, profile)
+    lanes, warps = defaultdict[int, float](float), defaultdict[int, float](float)
+    for call in graph.calls:
+        if call.block in slow:
+            count = profile.lines[slow[call.block]]
+            for block in (call.block, *graph.reached_from(call.function)):
+                lanes[block] += count.slow_lanes
+                warps[block] += count.slow_warps
+    return {block: warps[block] / lanes[block] for block in lanes if lanes[block]}
 
 
 def _unrolled_densities(graph: FlowGraph, profile: PtxProfile) -> dict[int, tuple[float, float]]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from memlab.device.emulator.codegen.layout import UNROLLINGS
 from memlab.device.emulator.codegen.stretches import is_partial
+from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.code_layout import loop_branches
 from memlab.device.emulator.program.polling_loops import find_polling_loops
 from memlab.device.emulator.program.program import DecodedInstruction, Program
@@ -35,6 +36,8 @@ class PtxCount:
         loop: The innermost loop that holds it; -1 for none.
         increment: The constant that it adds to its own register, as that of a loop's counter; 0 of
             other instructions.
+        slow_lanes: Executions by threads with operands for which the machine code calls a function.
+        slow_warps: Executions by warps with such threads.
     """
 
     line: int
@@ -44,6 +47,8 @@ class PtxCount:
     guarded: bool
     loop: int
     increment: int = 0
+    slow_lanes: float = 0.0
+    slow_warps: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -143,9 +148,24 @@ class PtxProfile:
                     lanes=known.lanes + count.lanes,
                     warps=known.warps + count.warps,
                     guarded=known.guarded or count.guarded,
+                    slow_lanes=known.slow_lanes + count.slow_lanes,
+                    slow_warps=known.slow_warps + count.slow_warps,
                 )
             before = count
         return lines
+
+
+def profile_of_tally(program: Program, tally: Tally) -> PtxProfile:
+    """Describe the executions of a whole grid."""
+    return ptx_profile(
+        program,
+        tally.lanes,
+        tally.warps,
+        tally.rounds,
+        tally.rests,
+        tally.slow_lanes,
+        tally.slow_warps,
+    )
 
 
 def ptx_profile(
@@ -154,6 +174,8 @@ def ptx_profile(
     warps: Sequence[float],
     rounds: Sequence[float],
     rests: Sequence[float],
+    slow_lanes: Sequence[float],
+    slow_warps: Sequence[float],
 ) -> PtxProfile:
     """Describe the executions of a program, of the whole grid or of any part of it.
 
@@ -163,6 +185,8 @@ def ptx_profile(
         warps: Executions of each instruction by warps.
         rounds: How often its loops were entered and repeated, as in `Tally.rounds`.
         rests: What remained behind the rounds of unrolled loops, as in `Tally.rests`.
+        slow_lanes: As in `Tally.slow_lanes`.
+        slow_warps: As in `Tally.slow_warps`.
     """
     steps, heads = program.steps, program.loop_heads
     by_head = np.reshape(rounds, (2, len(heads), 2, len(UNROLLINGS)))
@@ -220,6 +244,8 @@ def ptx_profile(
                 guarded=step.instruction.guard is not None,
                 loop=innermost[index],
                 increment=_increment(step.instruction),
+                slow_lanes=slow_lanes[index],
+                slow_warps=slow_warps[index],
             )
             for index, step in enumerate(steps)
         ),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from statistics import median_low
 
 from memlab.device.emulator.isa.asynchronous.warpgroup import is_product
+from memlab.device.emulator.isa.slow_paths import slow_operands
 from memlab.device.machine_code.flow_graph import EXIT, FlowGraph
 from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.machine_code.ptx_profile import SEVERAL, PtxCount, PtxProfile
@@ -185,6 +186,28 @@ def round_limits(codes: Iterable[UnrolledCode], profile: PtxProfile) -> list[Rou
     ]
 
 
+def last_trips(
+    graph: FlowGraph, profile: PtxProfile, codes: Iterable[UnrolledCode]
+) -> dict[int, int]:
+    """Blocks for the last trip each time that a loop is entered, by the loop.
+
+    ptxas peels the last trip of some loops, behind which nothing needs the counter. Such a block
+    holds the body once and does not move the counter on. Another one must do both: without it, the
+    block may be for a trip that remains behind unrolled ones.
+    """
+    lines = profile.lines
+    last: dict[int, list[int]] = defaultdict(list)
+    single = set()
+    for code in codes:
+        if code.copies == 1 and code.entering is None:
+            moved = counted_trips(graph, [code.block], lines)
+            if any(lines[line].loop == code.loop for line in moved):
+                single.add(code.loop)
+            else:
+                last[code.loop].append(code.block)
+    return {loop: blocks[0] for loop, blocks in last.items() if loop in single and len(blocks) == 1}
+
+
 def unrolled_shares(graph: FlowGraph, profile: PtxProfile) -> dict[int, float]:
     """The share of a loop's iterations that each execution of an unrolled block saves."""
     lines, products, unlikely = profile.lines, _products_by_loop(profile), unlikely_blocks(graph)
@@ -210,6 +233,20 @@ def unlikely_blocks(graph: FlowGraph) -> set[int]:
             diverged = graph.instructions(edge.source)[-1].opcode.startswith("BRA.DIV")
             unlikely |= {edge.destination} if diverged else set()
     return unlikely
+
+
+def slow_calls(graph: FlowGraph, profile: PtxProfile) -> dict[int, int]:
+    """Blocks that call one of the compiler's own functions, and the line that needs it.
+
+    Only those of lines of which it is known how often their operands need it.
+    """
+    lines, unlikely = profile.lines, unlikely_blocks(graph)
+    called = {call.block: graph.instructions(call.block)[-1].ptx_line for call in graph.calls}
+    return {
+        block: line
+        for block, line in called.items()
+        if block in unlikely and line in lines and slow_operands(lines[line].opcode)
+    }
 
 
 def is_arithmetic(name: str, ptx_opcode: str) -> bool:

@@ -288,6 +288,8 @@ class Context(Record):
     patterns: Pointer[Pattern]  # MOST_PATTERNS entries
     version: int  # of the pattern that was found last
     lanes_off: Pointer[int]  # per instruction: lanes that its guard switched off
+    slow_lanes: Pointer[int]  # per instruction: lanes whose operands take a slow path
+    slow_warps: Pointer[int]  # per instruction: warps with such lanes
     fault: Fault
     run: int  # number of the stretch's execution: later ones have higher numbers
     # --- The trace of accesses to global memory: see `trace_code`

@@ -35,6 +35,7 @@ from memlab.device.emulator.isa.asynchronous.tensor_copies import (
     takes_pixels,
 )
 from memlab.device.emulator.isa.rows import Row
+from memlab.device.emulator.isa.slow_paths import slow_operands
 from memlab.device.emulator.isa.special_registers import CLOCK_REGISTERS
 from memlab.device.emulator.isa.textures import CHANNELS
 from memlab.device.emulator.isa.values import (
@@ -196,7 +197,7 @@ class _StretchWriter:
             self._count_switched_off(index, guard)
         match step.row.kind:
             case "lanes" | "warp":
-                self._compute(step, guard)
+                self._compute(index, step, guard)
             case "load" if is_fetch(step.row):
                 self._fetch(index, step, guard)
             case "load" | "store" | "reduce" if is_bulk_access(step.row):
@@ -229,7 +230,7 @@ class _StretchWriter:
         if self._faulty is not None:
             ir.IRBuilder(self._faulty).ret(I32(1))
 
-    def _compute(self, step: DecodedInstruction, guard: _Guard | None) -> None:
+    def _compute(self, index: int, step: DecodedInstruction, guard: _Guard | None) -> None:
         """An instruction that computes registers from registers."""
         row, (to, *inputs) = step.row, step.instruction.operands
         sources = [self._source(o, t) for o, t in zip(inputs, row.of, strict=True)]
@@ -238,6 +239,9 @@ class _StretchWriter:
             if guard is not None:
                 active = Value(self._b, self._b.bitcast(guard.word, active.ir.type), PRED)
             sources.insert(0, active)
+        is_slow = slow_operands(row.opcode)
+        if is_slow is not None:
+            self._count_slow(index, is_slow(*sources), guard)
         function = row.function
         assert function is not None
         if not sources:
@@ -622,6 +626,16 @@ class _StretchWriter:
         """Count the lanes whose guard does not hold."""
         counts = self._field("lanes_off")
         counts[index] += Value(self._b, guard.lanes_off, S64)
+
+    def _count_slow(self, index: int, slow: Value, guard: _Guard | None) -> None:
+        """Count the lanes whose operands take a slow path, and the warps with such lanes."""
+        b, active = self._b, self._mask if guard is None else guard.word
+        lanes = b.and_(active, b.bitcast(slow.ir, I32))
+        count = b.call(intrinsic(b, "llvm.ctpop", I32, [I32]), [lanes])
+        any_lane = b.icmp_unsigned("!=", lanes, I32(0))
+        for name, counted in (("slow_lanes", count), ("slow_warps", any_lane)):
+            counts = self._field(name)
+            counts[index] += Value(b, b.zext(counted, I64), S64)
 
     def _field(self, name: str) -> Pointer[Any]:
         """A pointer in the context that stays as it is, read once."""

@@ -78,6 +78,7 @@ class ChunkContext:
         remote: Requests and sectors of shared memory of other blocks, by instruction.
         receivers: By instruction, the blocks that each lane's copy was written to, of all lanes.
         lanes_off: By instruction, the lanes that its guard switched off.
+        slow: Lanes whose operands take a slow path, and warps with such lanes, by instruction.
         lanes_change: By instruction, how many lanes more execute it than the one before.
         warps_change: The same of warps.
         warp_work: The instructions that each warp has executed since it began, but for control.
@@ -119,18 +120,16 @@ class ChunkContext:
         self.warp_work = self.point("warp_work", np.zeros(warps, np.int64))
         loops = len(native.program.loop_heads)
         self.trips = np.zeros((2, loops, TRIP_COLUMNS), np.int64)
-        self.point("trip_lanes", self.trips[0])
-        self.point("trip_warps", self.trips[1])
+        self._point_each(("trip_lanes", "trip_warps"), self.trips)
         self.point("trips", np.zeros(loops, np.int64))
         self.rests = self.point("rests", np.zeros((loops, REST_COLUMNS), np.int64))
         self._begun_loops = np.zeros((2, loops), np.int64)
-        self.point("parted", self._begun_loops[0])
-        self.point("next_trips", self._begun_loops[1])
+        self._point_each(("parted", "next_trips"), self._begun_loops)
         self._left_at = self.point("left_at", np.zeros((loops, warps), np.uint32))
-        self.remote = np.zeros((2, steps), np.int64)
+        self.remote, self.slow = np.zeros((2, 2, steps), np.int64)
         self.receivers = self.point("receivers", np.zeros(steps, np.int64))
-        for name, counts in zip(("remote_requests", "remote_sectors"), self.remote, strict=True):
-            self.point(name, counts)
+        self._point_each(("remote_requests", "remote_sectors"), self.remote)
+        self._point_each(("slow_lanes", "slow_warps"), self.slow)
         cluster_blocks = threads.grid.cluster_blocks
         self._peers = self.point("peers", cluster_peers(threads.blocks, threads.grid.cluster))
         self._alive = lanes_to_words(threads.alive)
@@ -198,6 +197,7 @@ class ChunkContext:
             self.remote,
             self.receivers,
             self.lanes_off,
+            self.slow,
             self.lanes_change,
             self.warps_change,
             self.trips,
@@ -248,6 +248,10 @@ class ChunkContext:
         status = self.call("transfer")
         self._slots[slot]["kind"] = _AT_PYTHON
         return status
+
+    def _point_each(self, names: Sequence[str], arrays: NDArray[Any]) -> None:
+        for name, array in zip(names, arrays, strict=True):
+            self.point(name, array)
 
     def point(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
         """Let a field of the record point to an array, which is kept; returns it."""

@@ -44,6 +44,9 @@ class Tally:
             none of these.
         remote_sectors: Sectors of these.
         receivers: Blocks to which copies to several blocks were written, of all lanes.
+        slow_lanes: Lanes with operands for which the machine code calls a function
+            (`isa/slow_paths.py`).
+        slow_warps: Warps with such lanes.
         rounds: Of each loop, in the order of `Program.loop_heads`, if it were unrolled by each of
             `UNROLLINGS`: how often it would be entered, and how often it would be executed, but for
             the trips that remain. First by lanes, then by warps of which a lane does so. Shape (2,
@@ -67,6 +70,8 @@ class Tally:
     remote_requests: list[int]
     remote_sectors: list[int]
     receivers: list[int]
+    slow_lanes: list[int]
+    slow_warps: list[int]
     rounds: list[int]
     rests: list[int]
 
@@ -113,7 +118,7 @@ def tally_of(native: NativeProgram, context: ChunkContext) -> Tally:
         column[native.count_themselves] = counts[name][native.count_themselves]
     names = ("requests", "sectors", "wavefronts", "excessive")
     columns = [lanes, warps, *(counts[name] for name in names), requested, used, counts["words"]]
-    columns.extend([*context.remote, context.receivers])
+    columns.extend([*context.remote, context.receivers, *context.slow])
     columns += [rounds_of(context.trips).reshape(-1), rests_of(context.rests).reshape(-1)]
     return Tally(*(column.tolist() for column in columns))
 

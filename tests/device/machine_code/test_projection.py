@@ -19,7 +19,7 @@ from memlab.device.emulation.execution import Execution
 from memlab.device.machine_code.disassembly import disassemble
 from memlab.device.machine_code.flow_graph import ENTRY, EXIT, flow_graph
 from memlab.device.machine_code.projection import project
-from memlab.device.machine_code.ptx_profile import ptx_profile
+from memlab.device.machine_code.ptx_profile import profile_of_tally
 from memlab.device.measurement import ignore_progress
 from memlab.kernels.catalog import find_kernel
 from memlab.kernels.launch import Buffer, Scalar
@@ -38,10 +38,6 @@ LAUNCHES = {
 }
 
 
-def profile_of(program, tally):
-    return ptx_profile(program, tally.lanes, tally.warps, tally.rounds, tally.rests)
-
-
 def hardware_row(kernel, parameters):
     with (REPOSITORY / "docs/results/h200-counters.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["source"] == "hardware"]
@@ -57,7 +53,7 @@ def projected(launch):
     cost = representative_block.record_block(execution).lane_instructions_per_block
     tally = counting.count_grid(execution, cost, ignore_progress).tally
     graph = flow_graph(disassemble(compiled.cubin, launch.entry, (9, 0)))
-    return graph, project(graph, profile_of(execution.program, tally))
+    return graph, project(graph, profile_of_tally(execution.program, tally))
 
 
 @pytest.mark.parametrize("kernel", LAUNCHES)
@@ -105,7 +101,7 @@ def test_each_instruction_is_executed_as_often_as_on_an_h200(name):
     cost = representative_block.record_block(execution).lane_instructions_per_block
     tally = counting.count_grid(execution, cost, ignore_progress).tally
 
-    executions = project(graph, profile_of(execution.program, tally))
+    executions = project(graph, profile_of_tally(execution.program, tally))
 
     for column, found, most in zip(
         ("warps", "threads"), (executions.warps, executions.lanes), EXECUTED[name], strict=True
@@ -142,7 +138,7 @@ def test_the_rounds_of_an_integer_loop_add_up(rounds):
     tally = counting.count_grid(execution, 1.0, ignore_progress).tally
     graph = flow_graph(disassemble(compiled.cubin, launch.entry, (9, 0)))
 
-    executions = project(graph, profile_of(execution.program, tally))
+    executions = project(graph, profile_of_tally(execution.program, tally))
 
     added, steps = {}, 0  # what so many steps in one add
     for number in range(1, 65):
@@ -184,7 +180,7 @@ def test_threads_that_do_the_same_take_the_same_way(source, n):
     tally = counting.count_grid(execution, 1.0, ignore_progress).tally
     graph = flow_graph(disassemble(compiled.cubin, launch.entry, (9, 0)))
 
-    executions = project(graph, profile_of(execution.program, tally))
+    executions = project(graph, profile_of_tally(execution.program, tally))
 
     per_thread = executions.edge_lanes / 256  # but for the one that stores
     assert per_thread == pytest.approx(np.round(per_thread), abs=1e-2)

@@ -16,6 +16,7 @@ from memlab.device.machine_code.unrolling import (
     RoundLimit,
     UnrolledCode,
     counted_trips,
+    last_trips,
     loop_limits,
     round_limits,
     unrolled_code,
@@ -165,6 +166,36 @@ def test_limits_of_unequal_trips() -> None:
     assert first.most_per_entry >= 2
     assert (last.most, last.usual_per_entry) == (32 * 12, 6)
     assert last.most_per_entry >= 9
+
+
+@pytest.mark.parametrize("other_moves", [True, False])
+def test_a_trip_that_does_not_move_the_counter_is_the_last_one(other_moves: bool) -> None:
+    """All threads make 1 trip but one in 8, which makes 2: ptxas peels the last trip of all.
+
+    Without another block for a trip, the one that does not move the counter may be for the rest.
+    """
+    body, move = ("", "FFMA R2, R2, R13, R6", None, BODY), "IADD3 R5, R5, -0x1, RZ"
+    graph = graph_of(
+        ("P0", "BRA", 4, OUTSIDE),
+        body,
+        ("", move if other_moves else "IADD3 R6, R5, -0x1, RZ", None, COUNTER),
+        ("", "NOP", None, OUTSIDE),
+        ("P1", "BRA", 7, OUTSIDE),
+        body,
+        ("", "NOP", None, OUTSIDE),
+        ("", "EXIT", None, OUTSIDE),
+    )
+    trips = np.ones((2, 32), np.int64)
+    trips[:, ::8] = 2
+    profile = profile_of(trips, FLOATS[1])
+
+    last = last_trips(graph, profile, unrolled_code(graph, profile))
+    found = project(graph, profile)
+
+    assert last == ({0: graph.block_at(5)} if other_moves else {})
+    assert found is not None
+    if other_moves:
+        assert found.block_lanes[[graph.block_at(1), graph.block_at(5)]].tolist() == [8, 64]
 
 
 @pytest.mark.parametrize(
