@@ -30,7 +30,7 @@ from memlab.device.compiler.translation_unit import Architecture
 from memlab.device.datasheets import loader
 from memlab.device.devices import launch_limits
 from memlab.device.doctor.probes import probe_machine
-from memlab.device.emulation.device import EmulatedDevice
+from memlab.device.emulation.emulated_device import EmulatedDevice
 from memlab.device.gpu import query as gpu_query
 from memlab.device.gpu.device import measure_launch
 from memlab.device.gpu.timing import TimingSettings

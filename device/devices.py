@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from memlab.device.datasheets import loader
-from memlab.device.emulation.device import EmulatedDevice
+from memlab.device.emulation.emulated_device import EmulatedDevice
 from memlab.device.gpu import driver as gpu_driver
 from memlab.device.gpu import libcuda
 from memlab.device.measurement import DeviceKind, Measurement, Progress

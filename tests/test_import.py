@@ -44,6 +44,10 @@ def test_no_gpu_package_is_imported_before_it_is_needed(package: str) -> None:
     assert package not in imported_by("import memlab; memlab.run; memlab.peaks; memlab.report")
 
 
+def test_a_command_that_executes_nothing_does_not_import_the_emulator() -> None:
+    assert "llvmlite" not in imported_by("import memlab; memlab.devicequery('h200')")
+
+
 def test_the_public_names_are_there_and_nothing_else() -> None:
     commands = set(COMMANDS) - {"init", "help", "baseline"}
     errors = {"MemlabError", "UsageError", "DeviceError", "Incomplete", "MemlabWarning"}

@@ -13,7 +13,7 @@ from benchmarks.truth.measured import measured_launches
 from benchmarks.truth.modelled import modelled
 from memlab.device.compiler.compile import CompiledKernel
 from memlab.device.datasheets import loader
-from memlab.device.emulation.device import EmulatedDevice
+from memlab.device.emulation.emulated_device import EmulatedDevice
 from memlab.device.measurement import Resources
 
 WRITTEN = list(cases.written_cases())

@@ -167,7 +167,7 @@ def emulator() -> bool:
         MemlabError: It could not be compiled or run.
     """
     from memlab.device.datasheets import loader
-    from memlab.device.emulation.device import EmulatedDevice
+    from memlab.device.emulation.emulated_device import EmulatedDevice
     from memlab.kernels.catalog import find_kernel
     from memlab.kernels.kernel import Limits
 

@@ -1,4 +1,4 @@
-"""The emulated device: executes PTX in the emulator, and models caches and time by a datasheet."""
+"""A launch on an emulated device: its PTX is executed, its caches and time are modelled."""
 
 from __future__ import annotations
 
@@ -54,7 +54,6 @@ from memlab.device.measurement import (
     AccessCounters,
     Counters,
     Coverage,
-    DeviceKind,
     DeviceSummary,
     InstructionCounters,
     LineCounters,
@@ -84,64 +83,47 @@ from memlab.device.warp_stalls import LineStalls
 from memlab.kernels.launch import Launch
 
 
-class EmulatedDevice:
-    """A GPU that is known by its datasheet only.
+def measure(
+    launch: Launch,
+    properties: DeviceProperties,
+    key: str,
+    seed: int,
+    progress: Progress | None = None,
+    budget: Budget | None = None,
+    *,
+    keep_outputs: bool = False,
+) -> Measurement:
+    """Compile, execute, verify and count a launch, and model its time.
 
-    Attributes:
-        properties: The properties from the datasheet.
-        key: The datasheet's name.
+    Args:
+        launch: The launch.
+        properties: The emulated device.
+        key: Its name.
+        seed: The seed of the random inputs and of the sample of blocks.
+        progress: Called with the current activity and the share of it that is done.
+        budget: The limits of time and memory; None for the defaults.
+        keep_outputs: Whether the measurement has the outputs.
+
+    Raises:
+        CompileError: The source does not compile.
+        PtxError, UsageError, KernelFault, EmulationTimeoutError: As `emulate`.
     """
-
-    kind: DeviceKind = "emulated"
-
-    def __init__(
-        self, key: str, properties: DeviceProperties, budget: Budget | None = None
-    ) -> None:
-        self.key, self.properties = key, properties
-        self._budget = budget or Budget()
-
-    def run(
-        self,
-        launch: Launch,
-        seed: int,
-        progress: Progress | None = None,
-        *,
-        keep_outputs: bool = False,
-    ) -> Measurement:
-        """Compile, execute, verify and count a launch, and model its time.
-
-        Args:
-            launch: The launch.
-            seed: The seed of the random inputs and of the sample of blocks.
-            progress: Called with the current activity and the share of it that is done.
-            keep_outputs: Whether the measurement has the outputs.
-
-        Raises:
-            CompileError: The source does not compile.
-            PtxError: The compiled kernel has an instruction that the emulator does not know.
-            UsageError: The launch needs more memory than is allowed, no block fits an SM, or the
-                kernel writes to an input.
-            KernelFault: The kernel accessed memory out of bounds.
-            EmulationTimeoutError: The time was up before there was anything to report.
-        """
-        report = progress or ignore_progress
-        report("compiling", None)
-        compiled = compile_launch(launch, self.properties.compute_capability)
-        emulation = emulate(
-            launch, compiled, self.properties, seed, progress, self._budget, keep_outputs
-        )
-        resident = resident_blocks(launch, compiled, self.properties)
-        modelled = emulation.model(resident, self.properties)
-        return emulation.measurement(
-            launch,
-            compiled,
-            device_summary(self.properties, self.kind, self.key),
-            resident,
-            modelled.time,
-            emulation.verification,
-            emulation.outputs,
-            modelled.stalls,
-        )
+    report = progress or ignore_progress
+    report("compiling", None)
+    compiled = compile_launch(launch, properties.compute_capability)
+    emulation = emulate(launch, compiled, properties, seed, progress, budget, keep_outputs)
+    resident = resident_blocks(launch, compiled, properties)
+    modelled = emulation.model(resident, properties)
+    return emulation.measurement(
+        launch,
+        compiled,
+        device_summary(properties, "emulated", key),
+        resident,
+        modelled.time,
+        emulation.verification,
+        emulation.outputs,
+        modelled.stalls,
+    )
 
 
 @dataclass(frozen=True)

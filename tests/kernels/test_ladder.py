@@ -15,7 +15,7 @@ from machine_code import accesses, opcodes
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.devices import launch_limits, open_device
 from memlab.device.emulation import counting
-from memlab.device.emulation.device import EmulatedDevice
+from memlab.device.emulation.emulated_device import EmulatedDevice
 from memlab.device.measurement import Measurement
 from memlab.errors import DeviceError, UsageError
 from memlab.kernels import cublas

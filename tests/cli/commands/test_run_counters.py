@@ -9,7 +9,7 @@ import pytest
 
 from memlab import hardware
 from memlab.cli.app import main
-from memlab.device.emulation.device import EmulatedDevice
+from memlab.device.emulation.emulated_device import EmulatedDevice
 from memlab.device.nvidia_tools.ncu import ProfilerError
 from memlab.launching import PreparedLaunch
 from memlab.roofline.documents.runs import run_document, run_from_document

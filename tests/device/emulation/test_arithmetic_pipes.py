@@ -11,6 +11,7 @@ from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
 from memlab.device.emulation import device as emulated_device
 from memlab.device.emulation.device import Emulation, emulate
+from memlab.device.emulation.emulated_device import EmulatedDevice
 from memlab.device.machine_code.disassembly import DisassemblyError
 from memlab.device.measurement import flop_by_pipe, integer_op_by_pipe
 from memlab.kernels.launch import Buffer, Launch, Scalar
@@ -124,7 +125,7 @@ def test_a_time_is_never_below_what_the_integer_pipes_need(
         if by_counters:
             monkeypatch.setattr(emulated_device, "read_flow_graph", refuse)
         properties = loader.load_datasheet("h200")
-        measured = emulated_device.EmulatedDevice("h200", properties).run(launch, seed=0)
+        measured = EmulatedDevice("h200", properties).run(launch, seed=0)
         least_s = measured.counters.iop_alu / (64 * 132 * 1.98e9)
         assert least_s <= measured.time.median_s < 1.6 * least_s
         assert measured.time.bounds_s["int_alu"] == pytest.approx(least_s)

@@ -10,7 +10,8 @@ import pytest
 
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
-from memlab.device.emulation.device import EmulatedDevice, _mean_latencies, emulate
+from memlab.device.emulation.device import _mean_latencies, emulate
+from memlab.device.emulation.emulated_device import EmulatedDevice
 from memlab.device.inputs import make_inputs
 from memlab.device.measurement import Counters, LineCounters, Measurement
 from memlab.device.properties import peak_bandwidth_bytes_per_s

@@ -15,7 +15,7 @@ from memlab.device import budget
 from memlab.device.datasheets import loader
 from memlab.device.devices import launch_limits
 from memlab.device.emulation import counting
-from memlab.device.emulation.device import EmulatedDevice
+from memlab.device.emulation.emulated_device import EmulatedDevice
 from memlab.device.emulator.machine.memory import KernelFault
 from memlab.device.measurement import Counters, Measurement
 from memlab.device.properties import DeviceProperties

@@ -9,7 +9,7 @@ import pytest
 
 from memlab.device.datasheets import loader
 from memlab.device.devices import launch_limits
-from memlab.device.emulation.device import EmulatedDevice
+from memlab.device.emulation.emulated_device import EmulatedDevice
 from memlab.device.measurement import Counters
 from memlab.kernels.catalog import find_kernel
 

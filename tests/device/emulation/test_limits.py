@@ -18,7 +18,8 @@ from memlab.device.budget import Budget, Deadline, EmulationTimeoutError, parse_
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
 from memlab.device.emulation import counting, execution, representative_block
-from memlab.device.emulation.device import EmulatedDevice, emulate_if_supported
+from memlab.device.emulation.device import emulate_if_supported
+from memlab.device.emulation.emulated_device import EmulatedDevice
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.machine import execution_trace
 from memlab.device.emulator.machine.memory import KernelFault

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
 from memlab.device.emulation import counting, executed_addresses, representative_block
-from memlab.device.emulation.device import EmulatedDevice, emulate
+from memlab.device.emulation.device import emulate
+from memlab.device.emulation.emulated_device import EmulatedDevice
 from memlab.device.emulation.execution import Execution
 from memlab.device.measurement import Measurement
 from memlab.device.properties import DeviceProperties

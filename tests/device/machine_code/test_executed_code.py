@@ -5,7 +5,7 @@ from __future__ import annotations
 from launches import launch_of
 
 from memlab.device.datasheets import loader
-from memlab.device.emulation.device import EmulatedDevice
+from memlab.device.emulation.emulated_device import EmulatedDevice
 from memlab.device.machine_code import executed_code
 from memlab.device.machine_code.disassembly import DisassemblyError
 from memlab.kernels.launch import Buffer, Scalar

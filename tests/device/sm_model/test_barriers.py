@@ -12,7 +12,8 @@ import memlab
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
 from memlab.device.devices import launch_limits
-from memlab.device.emulation.device import EmulatedDevice, emulate
+from memlab.device.emulation.device import emulate
+from memlab.device.emulation.emulated_device import EmulatedDevice
 from memlab.device.emulator.machine.barrier_log import BarrierOperations
 from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.properties import clock_hz
