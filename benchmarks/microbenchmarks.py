@@ -25,6 +25,7 @@ TIMED = (
     "neighbours",
     "loaded",
     "block_ends",
+    "warp_ends",
     "active_clusters",
     "cluster_times",
     "cluster_messages",

@@ -150,6 +150,7 @@ TABLES = {
     "loaded": "tests/data/h200-loaded.csv",
     "block_ends": "tests/data/h200-block-ends.csv",
     "block_paces": "docs/results/h200-block-paces.csv",
+    "warp_ends": "docs/results/h200-warp-ends.csv",
     "active_clusters": "tests/data/h200-active-clusters.csv",
     "cluster_times": "tests/data/h200-cluster-times.csv",
     "barrier_waits": "docs/results/h200-barrier-waits.csv",

@@ -107,6 +107,15 @@ def test_an_h200_counted_as_many_operations(name: str) -> None:
     assert found["flop_16_bit"] == pytest.approx(counted["flop_16_bit"], rel=0.02)
 
 
+@pytest.mark.slow
+def test_warps_with_more_work_are_not_all_on_one_sub_core() -> None:
+    """Of each block the first warp works longest; 23% high where these share a sub-core."""
+    case = next(case for case in LATER if case.name == "option-trees")
+    assert modelled(case, H200).time_s == pytest.approx(
+        measured_launches()[case.name].time_s, rel=0.1
+    )
+
+
 @pytest.mark.parametrize("name", ["copy-one-block", "edit-distance", "shared-ints-8"])
 def test_an_h200_read_as_much_for_a_small_launch(name: str) -> None:
     """Its code and what starts it: 88 of 120, 120 of 4216 and all of 104 sectors."""

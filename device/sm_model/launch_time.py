@@ -90,7 +90,7 @@ def estimate(
         busiest,
         slots,
         paths.barriers,
-        turn=int(profile.unequal is not None and not paths.barriers.operations),
+        turn=int(not paths.barriers.operations),
     )
     affordable = max(BUDGET // max(sum(lengths[: len(paths.active)]), 1), slots)
     before, load = steps.copy(), load_clock(work, properties)
