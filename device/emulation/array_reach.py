@@ -11,6 +11,7 @@ import numpy as np
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.checks.pointer_origin import find_pointer_origins
 from memlab.device.emulator.machine.observer import ExecutionPolicy
+from memlab.device.emulator.program.program import ACCESS_KINDS
 from memlab.device.emulator.sampling.block_sample import whole_clusters
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from memlab.device.compiler.compile import CompiledKernel
     from memlab.device.emulator.machine.access_watch import WatchedAccess
     from memlab.device.emulator.machine.memory import Mask
-    from memlab.device.emulator.program.program import ACCESS_KINDS, Program
+    from memlab.device.emulator.program.program import Program
     from memlab.kernels.launch import Dim3, Launch
 
 _INNER_BLOCKS = 8
