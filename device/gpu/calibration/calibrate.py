@@ -57,6 +57,7 @@ NOT_MEASURED = {
     "tensor_load_settling_s": "it takes a profiler's clocks of kernels",
     "tensor_type_loads": "it is that of a data-center GPU of the same architecture",
     "store_completion_s": "it takes a profiler's times of kernels",
+    "l1_queued_store_lines": "it takes a profiler's counters of the L1's stores",
     "l2_random_sectors_per_clock": "benchmarks/dependent.cu measures it",
     "l2_partitions": "NVIDIA's documents give it exactly",
     "l2_merged_reads_by_sms": "it takes a profiler's counters of the L2",
