@@ -127,6 +127,11 @@ COUNTED = {
             "sm_active_clocks": "sm__cycles_active.max",
         },
     ),
+    "line_loads": Counted(
+        "timed",
+        {"wavefronts": "l1tex__data_pipe_lsu_wavefronts.sum"},
+        cache_control="none",
+    ),
     "row_reads": Counted(
         "rows",
         {
