@@ -86,8 +86,8 @@ def main(numbers: Sequence[str] = ()) -> int:
 def page(lesson: Lesson, folder: Path) -> str:
     """Run the commands of a lesson in a folder, and render its page.
 
-    The commands of the figures run last, all at once: they can show the runs that the page's
-    commands stored.
+    The commands of the figures run last, so that they can show the runs that the page's commands
+    stored.
 
     Args:
         lesson: The lesson.
@@ -101,12 +101,10 @@ def page(lesson: Lesson, folder: Path) -> str:
     """
     make_folder(folder)
     outputs = {arguments: run(arguments, folder) for arguments in lesson.commands}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        texts = pool.map(lambda arguments: run(arguments, folder), lesson.figures.values())
-        documents = {
-            name: with_measured(json.loads(text))
-            for name, text in zip(lesson.figures, texts, strict=True)
-        }
+    documents = {
+        name: with_measured(json.loads(run(arguments, folder)))
+        for name, arguments in lesson.figures.items()
+    }
     origin = f"<!-- Made by `make docs` from docs/lessons/{lesson.name}.md: change that. -->\n\n"
     return origin + render(lesson, outputs, documents)
 
