@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -307,6 +309,30 @@ def test_the_product_of_the_lesson_is_right(tile: int) -> None:
 
     found = run.measurement.verification
     assert (found.status, found.checked) == ("passed", 128 * 128), found.worst
+
+
+def test_a_command_does_not_report_what_triton_leaves_at_its_end() -> None:
+    words = [
+        "--grid",
+        "16,16",
+        "-D",
+        "TILE=32",
+        "-D",
+        "DEPTH=32",
+        "--arg",
+        "f32[512,512]",
+        "--arg",
+        "f32[512,512]",
+    ]
+    words += ["--arg", "out:f32[512,512]", "--arg", "512", "--no-store", "--json"]
+    done = subprocess.run(
+        [Path(sys.executable).with_name("memlab"), "run", "product_triton.py:tiled", *words],
+        cwd=EXAMPLES,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "leaked" not in done.stderr
 
 
 def test_other_functions_take_triton_kernels() -> None:
