@@ -37,9 +37,8 @@ from memlab.device.emulator.program.program import (
 from memlab.device.emulator.sampling.data_dependence import depends_on_data
 from memlab.device.measurement import Counters, total_global_atomic_sectors
 from memlab.device.properties import SECTOR_BYTES, DeviceProperties
+from memlab.device.sm_model.records import SCHEDULERS
 
-_ISSUED_PER_CLOCK = 4
-"""Warp instructions that a multiprocessor issues in a clock."""
 _MOST_RESIDENT = 8
 """Blocks on each SM up to which their pace was measured (docs/results/h200-block-paces.csv), and
 merged reads were counted in a loop (h100-row-reads.csv, h100-wave-reads.csv there)."""
@@ -210,7 +209,7 @@ def _with_work(
 
 def _block_clocks(counters: Counters, blocks: int) -> float:
     """What a block takes of an SM's time between its reads: to issue, or of the L1's data stage."""
-    issue = counters.warp_instructions / _ISSUED_PER_CLOCK
+    issue = counters.warp_instructions / SCHEDULERS
     passes = {True: 0, False: 0}
     for (space, _), of in counters.accesses.items():
         passes[space == "shared"] += of.wavefronts

@@ -15,6 +15,7 @@ from typing import Any
 from memlab.device.emulator.codegen.compiled import compiled, set_bits, unlikely
 from memlab.device.emulator.codegen.records import Pointer
 from memlab.device.emulator.isa.values import S64
+from memlab.device.emulator.models.clocks import later, sooner
 from memlab.device.emulator.models.repeated_stores import FARTHEST_STORE
 from memlab.device.sm_model.records import (
     BANKS,
@@ -82,14 +83,14 @@ def simulate(m: Machine) -> None:
     while m.running > 0:
         clock = _NEVER
         for scheduler in range(SCHEDULERS):
-            clock = _sooner(clock, m.next[scheduler])
+            clock = sooner(clock, m.next[scheduler])
         if unlikely(clock >= _NEVER):
             break
         m.clock = clock
         for scheduler in range(SCHEDULERS):
             if m.next[scheduler] <= clock:
                 _schedule(m, scheduler, clock)
-    m.drained = _later(m.drained, m.write_free)
+    m.drained = later(m.drained, m.write_free)
 
 
 @compiled(inline=False)
@@ -101,7 +102,7 @@ def _schedule(m: Machine, scheduler: int, clock: float) -> None:
     free = m.unit_free + scheduler * _UNITS
     ports = m.ports + scheduler * BANKS
     first, second = ports[0], ports[1]
-    best, later = m.last[scheduler], _NEVER
+    best, after = m.last[scheduler], _NEVER
     if best < 0 or _turn(m.warps[best], free, first, second) > clock:
         best = 0 - 1
         for place in range(m.slots):
@@ -113,12 +114,12 @@ def _schedule(m: Machine, scheduler: int, clock: float) -> None:
                 if when <= clock:
                     best = number
                     break
-                later = _sooner(later, when)
+                after = sooner(after, when)
                 number -= SCHEDULERS
             if best >= 0:
                 break
     if best < 0:
-        m.next[scheduler] = later
+        m.next[scheduler] = after
         return
     m.last[scheduler] = best
     m.next[scheduler] = clock + 1.0
@@ -128,18 +129,8 @@ def _schedule(m: Machine, scheduler: int, clock: float) -> None:
 @compiled(inline=True)
 def _turn(warp: Warp, free: Pointer[float], first: float, second: float) -> float:
     """When a warp may issue its next instruction, by what its sub-core has taken up."""
-    when = _later(warp.ready, free[warp.unit])
-    return _later(_later(when, first + warp.reads[0]), second + warp.reads[1])
-
-
-@compiled(inline=True)
-def _later(one: float, other: float) -> float:
-    return one if one > other else other
-
-
-@compiled(inline=True)
-def _sooner(one: float, other: float) -> float:
-    return one if one < other else other
+    when = later(warp.ready, free[warp.unit])
+    return later(later(when, first + warp.reads[0]), second + warp.reads[1])
 
 
 @compiled(inline=True)
@@ -168,7 +159,7 @@ def _start_block(m: Machine, slot: int, clock: float) -> None:
     """Start the next block in a slot that is free."""
     number = m.started
     m.started += 1
-    start = _later(clock, m.dispatch_free)
+    start = later(clock, m.dispatch_free)
     m.dispatch_free = start + m.block_interval
     if number >= m.slots:
         start += m.block_latency
@@ -274,7 +265,7 @@ def _prepare(m: Machine, number: int, clock: float) -> None:
         warp.reads[bank] = step.reads[bank] - step.window
     warp.ready, warp.unit = rounded, step.unit
     scheduler = number & (SCHEDULERS - 1)
-    m.next[scheduler] = _sooner(m.next[scheduler], rounded)
+    m.next[scheduler] = sooner(m.next[scheduler], rounded)
 
 
 @compiled(inline=True)
@@ -302,7 +293,7 @@ def _tested(m: Machine, warp: Warp, operation: Operation, clock: float) -> float
         warp.tested, warp.phases = operation.barrier, operation.phases
         when = _NEVER
     elif operation.phases > 0 and state.phases - operation.phases < PHASES:
-        when = _later(clock, state.complete[(operation.phases - 1) % PHASES])
+        when = later(clock, state.complete[(operation.phases - 1) % PHASES])
     return when
 
 
@@ -314,7 +305,7 @@ def _change(m: Machine, slot: int, operation: Operation, clock: float) -> None:
     state = m.states[slot * m.barriers + operation.barrier]
     state.pending -= operation.arrivals
     state.transactions += operation.transactions
-    state.latest = _later(state.latest, clock)
+    state.latest = later(state.latest, clock)
     if state.pending > 0 or state.transactions != 0:
         return
     when = state.latest
@@ -326,7 +317,7 @@ def _change(m: Machine, slot: int, operation: Operation, clock: float) -> None:
         warp = m.warps[number]
         if warp.running and warp.tested == operation.barrier and warp.phases <= state.phases:
             warp.tested = 0 + NONE
-            then = _later(when, warp.since)
+            then = later(when, warp.since)
             waits = m.steps[warp.barrier]
             reason = _BARRIER if waits.kind == _SYNCHRONIZE else _LONG
             waits.stalls[reason] += then - warp.since
@@ -384,7 +375,7 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
     if step.dispatch > 0.0:
         m.blocked_from[scheduler], m.blocked[scheduler] = clock + 1.0, clock + 1.0 + step.dispatch
     for bank in range(BANKS):
-        ports[bank] = _later(ports[bank], clock) + step.reads[bank]
+        ports[bank] = later(ports[bank], clock) + step.reads[bank]
     if step.unit == _MEMORY:
         begin = _enqueue(m, scheduler, step, clock)
         read = begin
@@ -397,7 +388,7 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
         elif step.kind == _LOAD:
             done = _load(m, step, begin, _latency_of(m, number, warp, step))
         elif step.kind == _STORE:
-            warp.stored = _later(warp.stored, _store(m, warp, step, begin))
+            warp.stored = later(warp.stored, _store(m, warp, step, begin))
         elif step.kind == _ATOMIC:
             done = _atomic(m, step, begin)
     else:
@@ -405,12 +396,12 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
         if unit == _FMA:
             unit = _LITE if free[_LITE] <= clock else _HEAVY
         free[unit] = clock + step.busy
-        free[_FMA] = _sooner(free[_HEAVY], free[_LITE])
+        free[_FMA] = sooner(free[_HEAVY], free[_LITE])
         if step.kind == _CONSTANT:
-            m.constant_free = _later(clock, m.constant_free) + step.passes
+            m.constant_free = later(clock, m.constant_free) + step.passes
             done = m.constant_free + step.latency
             if step.bank >= 0:
-                done = _later(done, _constants(m, step, clock))
+                done = later(done, _constants(m, step, clock))
         elif step.kind >= _TEST:
             _asynchronous(m, number, warp, step, clock)
     _complete(warp, step, done, read)
@@ -425,7 +416,7 @@ def _complete(warp: Warp, step: Step, done: float, read: float) -> None:
     if step.read >= 0 and read > warp.boards[step.read]:
         warp.boards[step.read], warp.awaited[step.read] = read, step.awaited
     if step.copies and step.kind != _PRODUCT:
-        warp.copied = _later(warp.copied, done)
+        warp.copied = later(warp.copied, done)
     if step.kind == _COMMIT:
         warp.groups[warp.committed % GROUPS] = warp.copied
         warp.committed += 1
@@ -437,8 +428,8 @@ def _complete(warp: Warp, step: Step, done: float, read: float) -> None:
 def _asynchronous(m: Machine, number: int, warp: Warp, step: Step, clock: float) -> None:
     """Issue what completes at a barrier or with a group of products, or operates on these."""
     if step.kind == _PRODUCT:
-        m.l1_free = _later(m.l1_free, clock) + step.passes
-        warp.multiplied = _later(warp.multiplied, clock + step.latency)
+        m.l1_free = later(m.l1_free, clock) + step.passes
+        warp.multiplied = later(warp.multiplied, clock + step.latency)
         if step.copies:
             warp.products[warp.closed % GROUPS] = warp.multiplied
             warp.closed += 1
@@ -449,7 +440,7 @@ def _asynchronous(m: Machine, number: int, warp: Warp, step: Step, clock: float)
         index, arrival = _operation(m, number, step.site), m.arrival_clocks
         if index >= 0 and m.operations[index].far:
             arrival = m.far_arrival_clocks
-        begin = clock if step.kind == _CHANGE else _later(clock, warp.copied)
+        begin = clock if step.kind == _CHANGE else later(clock, warp.copied)
         _operate(m, number, step, begin + arrival)
     elif step.kind == _COPY:
         index = _operation(m, number, step.site)
@@ -460,13 +451,13 @@ def _asynchronous(m: Machine, number: int, warp: Warp, step: Step, clock: float)
     elif step.kind == _SEND:  # by the copy engine
         _operate(m, number, step, _reach(m, step, clock))
     elif step.kind == _COPY_OUT:
-        read = _later(_copy_out(m, step, clock), m.write_free - m.backlog)
-        warp.copied = _later(warp.copied, read)
+        read = later(_copy_out(m, step, clock), m.write_free - m.backlog)
+        warp.copied = later(warp.copied, read)
     elif step.kind == _ARRIVE_CLUSTER:
         place = m.places[warp.slot]
         warp.joined += 1
         place.joined += 1
-        place.last_joined = _later(place.last_joined, clock) + m.barrier_clocks
+        place.last_joined = later(place.last_joined, clock) + m.barrier_clocks
         if place.joined >= place.running:
             _meet(m, warp.slot, place)
 
@@ -474,9 +465,9 @@ def _asynchronous(m: Machine, number: int, warp: Warp, step: Step, clock: float)
 @compiled(inline=False)
 def _reach(m: Machine, step: Step, begin: float) -> float:
     """Access the shared memory of another block; return when the result is there."""
-    m.remote_free = _later(begin, m.remote_free) + step.remote_sectors * m.remote_sector_clocks
-    m.l1_free = _later(m.l1_free, m.remote_free - m.backlog)
-    m.drained = _later(m.drained, m.remote_free)
+    m.remote_free = later(begin, m.remote_free) + step.remote_sectors * m.remote_sector_clocks
+    m.l1_free = later(m.l1_free, m.remote_free - m.backlog)
+    m.drained = later(m.drained, m.remote_free)
     return m.remote_free + step.remote_latency
 
 
@@ -495,7 +486,7 @@ def _meet(m: Machine, slot: int, place: Slot) -> None:
         warp = m.warps[number]
         if warp.running and warp.tested == m.barriers:
             warp.tested = 0 + NONE
-            then = _later(when, warp.since)
+            then = later(when, warp.since)
             m.steps[warp.step].stalls[_BARRIER] += then - warp.since
             _prepare(m, number, then)
 
@@ -517,15 +508,15 @@ def _count_turn(
     """
     ready = warp.ready
     if free > ready:
-        taken = _sooner((free - ready + 1.0) * step.throttled, free - ready)
+        taken = sooner((free - ready + 1.0) * step.throttled, free - ready)
         step.stalls[step.throttle] += taken
         ready += taken
-    readable = _later(ports[0] + warp.reads[0], ports[1] + warp.reads[1])
-    waited = _sooner(_later(readable - _later(ready, free), 0.0), clock - ready)
+    readable = later(ports[0] + warp.reads[0], ports[1] + warp.reads[1])
+    waited = sooner(later(readable - later(ready, free), 0.0), clock - ready)
     rest = clock - ready - waited
-    start = _later(warp.ready, m.blocked_from[scheduler])
-    blocked = _later(_sooner(m.blocked[scheduler], clock) - start, 0.0)
-    blocked = _sooner(blocked, rest)
+    start = later(warp.ready, m.blocked_from[scheduler])
+    blocked = later(sooner(m.blocked[scheduler], clock) - start, 0.0)
+    blocked = sooner(blocked, rest)
     step.stalls[_DISPATCH_STALL] += waited + blocked
     step.stalls[_NOT_SELECTED] += rest - blocked
 
@@ -533,11 +524,11 @@ def _count_turn(
 @compiled(inline=True)
 def _enqueue(m: Machine, scheduler: int, step: Step, clock: float) -> float:
     """Pass a memory instruction through a sub-core's queue; return when the L1 has taken it."""
-    ready = _later(clock + 1.0, m.address_free[scheduler])
+    ready = later(clock + 1.0, m.address_free[scheduler])
     ready += step.busy
-    begin = _later(ready, m.l1_free)
+    begin = later(ready, m.l1_free)
     m.l1_free = begin + step.passes
-    m.address_free[scheduler] = _later(ready, begin - 2.0 * step.busy)
+    m.address_free[scheduler] = later(ready, begin - 2.0 * step.busy)
     queue = m.queue + scheduler * m.queue_depth
     head = m.queue_head[scheduler]
     queue[head] = begin
@@ -545,7 +536,7 @@ def _enqueue(m: Machine, scheduler: int, step: Step, clock: float) -> float:
     if head == m.queue_depth:
         head = 0
     m.queue_head[scheduler] = head
-    m.unit_free[scheduler * _UNITS + _MEMORY] = _later(clock + 1.0, queue[head])
+    m.unit_free[scheduler * _UNITS + _MEMORY] = later(clock + 1.0, queue[head])
     return begin
 
 
@@ -570,7 +561,7 @@ def _latency_of(m: Machine, number: int, warp: Warp, step: Step) -> int:
 @compiled(inline=False)
 def _load(m: Machine, step: Step, begin: float, latency: int) -> float:
     """When the last sector of a load is there; a latency of DRAM may be given, as a quantile."""
-    done = begin + _later(step.passes, 1.0) - 1.0 + step.latency
+    done = begin + later(step.passes, 1.0) - 1.0 + step.latency
     if step.missed <= 0.0 and step.joined <= 0.0:
         return done
     left, per_line = step.lines, step.sectors / step.lines
@@ -582,20 +573,20 @@ def _load(m: Machine, step: Step, begin: float, latency: int) -> float:
         missed, dram = missed * m.missed_curves[place], dram * m.dram_curves[place]
         far *= m.far_curves[place]
     while left > 0.0:
-        part = _sooner(left, 1.0)
+        part = sooner(left, 1.0)
         left -= 1.0
         if _chance(m) < missed:
-            slots = _later(per_line, m.least_sectors) * part
+            slots = later(per_line, m.least_sectors) * part
             arrival = _pass_port(m, leaves, per_line * part, slots * m.read_sector_clocks)
             _hold_up_l1(m, step, arrival)
             if _chance(m) < dram:
-                done = _later(done, _miss(m, arrival, per_line * part, latency))
+                done = later(done, _miss(m, arrival, per_line * part, latency))
             else:
-                m.write_free = _later(m.write_free, arrival) + slots * m.hit_sector_clocks
-                arrival = _later(arrival, m.write_free)
-                done = _later(done, arrival + _coming(m, step, step.l2_joined_dram, far))
+                m.write_free = later(m.write_free, arrival) + slots * m.hit_sector_clocks
+                arrival = later(arrival, m.write_free)
+                done = later(done, arrival + _coming(m, step, step.l2_joined_dram, far))
         elif step.joined > 0.0 and _chance(m) < step.joined:
-            done = _later(done, leaves + _coming(m, step, step.joined_dram, far))
+            done = later(done, leaves + _coming(m, step, step.joined_dram, far))
         leaves += interval
     return done
 
@@ -628,51 +619,51 @@ def _miss(m: Machine, arrival: float, sectors: float, latency: int) -> float:
     """Read sectors from DRAM, and write them into the L2; return when they are there."""
     read = sectors * m.dram_sector_bytes
     _load_dram(m, arrival, read)
-    m.dram_free = _later(arrival, m.dram_free) + read * m.dram_byte_clocks
-    m.write_free = _later(arrival, m.write_free) + read * m.fill_byte_clocks
-    when = _later(_later(m.dram_free, m.write_free), arrival + _queued(m))
+    m.dram_free = later(arrival, m.dram_free) + read * m.dram_byte_clocks
+    m.write_free = later(arrival, m.write_free) + read * m.fill_byte_clocks
+    when = later(later(m.dram_free, m.write_free), arrival + _queued(m))
     return when + (m.dram_table[latency] if latency >= 0 else _drawn(m, m.dram_table))
 
 
 @compiled(inline=True)
 def _load_dram(m: Machine, clock: float, size: float) -> None:
     """Add bytes to the load of DRAM, a mean over the last clocks."""
-    passed = _later(clock - m.dram_seen, 0.0)
+    passed = later(clock - m.dram_seen, 0.0)
     m.dram_load = m.dram_load / (1.0 + passed / m.dram_window) + size * m.dram_peak_byte_clocks
-    m.dram_seen = _later(m.dram_seen, clock)
+    m.dram_seen = later(m.dram_seen, clock)
 
 
 @compiled(inline=True)
 def _write_to_dram(m: Machine, step: Step, clock: float) -> None:
     """Let DRAM write what it will sooner or later of sectors that reach the L2."""
-    m.dram_free = _later(m.dram_free, clock) + step.sectors * step.written * m.dram_byte_clocks
+    m.dram_free = later(m.dram_free, clock) + step.sectors * step.written * m.dram_byte_clocks
     _load_dram(m, clock, step.sectors * step.written)
 
 
 @compiled(inline=True)
 def _queued(m: Machine) -> float:
     """The mean time that a read waits in front of DRAM, for reads (M/D/1) and for writes."""
-    load = _sooner(m.dram_load / m.dram_window, _MOST_LOAD)
+    load = sooner(m.dram_load / m.dram_window, _MOST_LOAD)
     return m.dram_queue_clocks * load / (2.0 * (1.0 - load)) + m.dram_turnaround_clocks * load
 
 
 @compiled(inline=True)
 def _pass_port(m: Machine, begin: float, sectors: float, clocks: float) -> float:
     """Pass sectors that are read through the SM's port and its share of the L2; return when."""
-    start = _later(begin, m.port_free)
+    start = later(begin, m.port_free)
     m.port_free = start + sectors * m.port_sector_clocks
-    start = _later(start, m.l2_free)
+    start = later(start, m.l2_free)
     m.l2_free = start + clocks
-    return _later(m.port_free, m.l2_free)
+    return later(m.port_free, m.l2_free)
 
 
 @compiled(inline=True)
 def _write(m: Machine, step: Step, begin: float) -> float:
     """Pass sectors that are written through the SM's port and to the L2; return when."""
-    start = _later(begin, m.store_port_free)
+    start = later(begin, m.store_port_free)
     m.store_port_free = start + step.sectors * m.store_port_sector_clocks
-    m.write_free = _later(start, m.write_free) + _whole_written(step) * m.write_sector_clocks
-    end = _later(m.store_port_free, m.write_free)
+    m.write_free = later(start, m.write_free) + _whole_written(step) * m.write_sector_clocks
+    end = later(m.store_port_free, m.write_free)
     _hold_up_l1(m, step, end)
     return end
 
@@ -684,13 +675,13 @@ def _hold_up_l1(m: Machine, step: Step, end: float) -> None:
     No access of a warp waits for the copy engine, which has a queue of its own.
     """
     if step.unit == _MEMORY:
-        m.l1_free = _later(m.l1_free, end - m.backlog)
+        m.l1_free = later(m.l1_free, end - m.backlog)
 
 
 @compiled(inline=True)
 def _whole_written(step: Step) -> float:
     """The sectors that the L2 takes the time of for a request that writes whole ones."""
-    return _later(step.sectors, step.lines * step.least_written)
+    return later(step.sectors, step.lines * step.least_written)
 
 
 @compiled(inline=False)
@@ -707,33 +698,33 @@ def _store(m: Machine, warp: Warp, step: Step, begin: float) -> float:
             if back < warp.stores and step.repeated[back] > 0.0:
                 before = (warp.stores - 1 - back) % FARTHEST_STORE
                 if warp.left[before] > begin:
-                    since = _later(warp.leaving[before], begin)
-                    last = _later(last, warp.left[before])
+                    since = later(warp.leaving[before], begin)
+                    last = later(last, warp.left[before])
                     waiting = (last - since) / (last - warp.leaving[before])
                     joining += step.repeated[back] * waiting
-                    leaving = _sooner(leaving, since)
-                    filled = _later(filled, warp.filled[before] + step.sector_bytes)
+                    leaving = sooner(leaving, since)
+                    filled = later(filled, warp.filled[before] + step.sector_bytes)
     whole, left = _whole_written(step), 1.0 - joining
     is_part = step.sector_bytes < _WHOLE_BYTES
     if is_part and filled >= _WHOLE_BYTES:
         m.write_free -= joining * (step.part_written - whole) * m.write_sector_clocks
     if left > _NONE_LEFT:
-        start = _later(_later(begin, m.store_port_free), m.write_free - m.backlog)
+        start = later(later(begin, m.store_port_free), m.write_free - m.backlog)
         passed = step.sectors + (step.lines if is_part else 0.0)
         last = start + passed * left * m.store_port_sector_clocks
-        leaving, m.store_port_free = _sooner(leaving, start), last
+        leaving, m.store_port_free = sooner(leaving, start), last
         m.left_sectors += step.sectors * left
         written = (step.part_written if is_part else whole) * left
-        m.write_free = _later(start, m.write_free) + written * m.write_sector_clocks
+        m.write_free = later(start, m.write_free) + written * m.write_sector_clocks
         if step.unit == _MEMORY:
             queued = m.queued_lines * (last - start) / (step.lines * left)
-            m.l1_free = _later(m.l1_free, last - queued)
+            m.l1_free = later(m.l1_free, last - queued)
     number = warp.stores % FARTHEST_STORE
     warp.leaving[number], warp.left[number], warp.filled[number] = leaving, last, filled
     warp.stores += 1
-    end = _later(last, m.write_free)
+    end = later(last, m.write_free)
     _write_to_dram(m, step, end)
-    m.drained = _later(m.drained, last)
+    m.drained = later(m.drained, last)
     return m.store_port_free
 
 
@@ -742,7 +733,7 @@ def _copy_out(m: Machine, step: Step, begin: float) -> float:
     """Copy sectors to the L2, past the L1; return when they have left the SM."""
     end = _write(m, step, begin + step.passes)
     _write_to_dram(m, step, end)
-    m.drained = _later(m.drained, end)
+    m.drained = later(m.drained, end)
     return m.store_port_free
 
 
@@ -750,18 +741,18 @@ def _copy_out(m: Machine, step: Step, begin: float) -> float:
 def _atomic(m: Machine, step: Step, begin: float) -> float:
     """Operate on sectors at the L2; return when the old values of all lines are there."""
     end = _write(m, step, begin + step.passes)
-    m.atomic_free = _later(m.atomic_free, end) + step.serial
+    m.atomic_free = later(m.atomic_free, end) + step.serial
     end = m.atomic_free
-    m.l1_free = _later(m.l1_free, end - m.backlog)
-    m.drained = _later(m.drained, end)
+    m.l1_free = later(m.l1_free, end - m.backlog)
+    m.drained = later(m.drained, end)
     done, left, per_line = end, step.lines, step.sectors / step.lines
     while left > 0.0:
-        part = _sooner(left, 1.0)
+        part = sooner(left, 1.0)
         left -= 1.0
         if step.dram > 0.0 and _chance(m) < step.dram:
-            done = _later(done, _miss(m, end, per_line * part, 0 + NONE))
+            done = later(done, _miss(m, end, per_line * part, 0 + NONE))
         else:
-            done = _later(done, end + _drawn(m, m.l2_table))
+            done = later(done, end + _drawn(m, m.l2_table))
     return done
 
 
@@ -779,7 +770,7 @@ def _advance(m: Machine, number: int, warp: Warp, step: Step, clock: float) -> N
         warp.range += 1
     if step.kind == _SYNCHRONIZE:
         place = m.places[warp.slot]
-        start = _later(clock, m.barrier_free)
+        start = later(clock, m.barrier_free)
         m.barrier_free = start + m.barrier_clocks
         index = _operation(m, number, step.site)
         if index >= 0:
@@ -788,7 +779,7 @@ def _advance(m: Machine, number: int, warp: Warp, step: Step, clock: float) -> N
             _meet_part(m, number, m.operations[index], clock + 1.0)
             return
         place.arrived += 1
-        place.released = _later(place.released, m.barrier_free)
+        place.released = later(place.released, m.barrier_free)
         warp.ready, warp.since, warp.barrier = _NEVER, clock + 1.0, own
         _open_complete(m, warp.slot, place)
         return
@@ -825,7 +816,7 @@ def _open(m: Machine, slot: int, place: Slot) -> None:
         number = slot * m.warps_per_block + member
         warp = m.warps[number]
         if warp.running and warp.ready >= _NEVER and warp.tested < 0:
-            m.steps[warp.barrier].stalls[_BARRIER] += _later(when - warp.since, 0.0)
+            m.steps[warp.barrier].stalls[_BARRIER] += later(when - warp.since, 0.0)
             _prepare(m, number, when)
 
 
@@ -834,13 +825,13 @@ def _end(m: Machine, warp: Warp, clock: float) -> None:
     """End a warp; with the last one of a block, start another block."""
     warp.running, warp.ready = 0, _NEVER
     m.running -= 1
-    m.drained = _later(m.drained, clock + 1.0)
+    m.drained = later(m.drained, clock + 1.0)
     place = m.places[warp.slot]
     place.running -= 1
-    place.stored = _later(place.stored, warp.stored)
+    place.stored = later(place.stored, warp.stored)
     if place.running == 0:
         if m.started < m.blocks:
-            _start_block(m, warp.slot, _later(clock + 1.0, place.stored))
+            _start_block(m, warp.slot, later(clock + 1.0, place.stored))
         return
     _open_complete(m, warp.slot, place)
     if place.joined >= place.running:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from memlab.device.emulator.codegen.compiled import Compiled, compiled
 from memlab.device.emulator.codegen.llvm import library_of
 from memlab.device.emulator.codegen.records import Pointer, Record, dtype_of
+from memlab.device.emulator.models.clocks import later, sooner
 from memlab.device.sm_model.paths import Flow, warp_path
 from memlab.device.sm_model.profile import LaunchProfile, UnequalWork
 from memlab.device.sm_model.records import SCHEDULERS
@@ -177,16 +178,6 @@ class Schedule(Record):
     ends: Pointer[float]  # `passed` at which the warp ends
 
 
-@compiled(inline=True)
-def _sooner(one: float, other: float) -> float:
-    return one if one < other else other
-
-
-@compiled(inline=True)
-def _later(one: float, other: float) -> float:
-    return one if one > other else other
-
-
 @compiled(exported=True)
 def run_schedule(s: Schedule) -> None:
     """Execute all blocks; `clock` is when the last one ends."""
@@ -211,8 +202,8 @@ def run_schedule(s: Schedule) -> None:
 @compiled(inline=True)
 def _rate(s: Schedule, sm: int, core: int) -> float:
     """The speed of the warps of a sub-core, relative to that of one alone."""
-    rate = _sooner(1.0, s.together / float(s.active[sm]))
-    return _sooner(rate, s.sub_core / float(s.sharing[core]))
+    rate = sooner(1.0, s.together / float(s.active[sm]))
+    return sooner(rate, s.sub_core / float(s.sharing[core]))
 
 
 @compiled(inline=True)
@@ -223,7 +214,7 @@ def _start(s: Schedule, sm: int, slot: int) -> None:
     So blocks that start together end by turns, and not all of an SM at once.
     """
     place = sm * s.slots + slot
-    begin = _later(s.dispatch_free, s.clock)
+    begin = later(s.dispatch_free, s.clock)
     delay, s.dispatch_free = begin - s.clock, begin + s.interval
     for warp in range(s.warps):
         core = sm * SCHEDULERS + ((slot * s.warps + warp) & (SCHEDULERS - 1))
@@ -268,11 +259,11 @@ def _set_due(s: Schedule, sm: int) -> None:
         core, least = sm * SCHEDULERS + scheduler, _NEVER
         number = scheduler
         while number < s.slots * s.warps:
-            least = _sooner(least, s.ends[places + number])
+            least = sooner(least, s.ends[places + number])
             number += SCHEDULERS
         if least < _NEVER:
             then = s.seen[sm] + (least - s.passed[core]) / _rate(s, sm, core)
-            s.due[sm] = _sooner(s.due[sm], then)
+            s.due[sm] = sooner(s.due[sm], then)
 
 
 def makespan(work: Floats, place: Place) -> float:

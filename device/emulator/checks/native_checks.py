@@ -20,7 +20,7 @@ from memlab.device.emulator.checks.initialisation import InitializationCheck
 from memlab.device.emulator.checks.observations import Lanes
 from memlab.device.emulator.checks.pointer_origin import PointerOrigin
 from memlab.device.emulator.checks.program_analysis import (
-    ACCESS_KINDS,
+    CHECKED_AS,
     ProgramAnalysis,
     analyze,
     find_watched_instructions,
@@ -327,7 +327,7 @@ def _check_records(
         step, record = program.steps[index], records[number]
         record["index"], record["kind"] = index, CHECK_KINDS.index(kind)
         record["uses_marks"] = index in uses
-        if step.row.kind not in ACCESS_KINDS:
+        if step.row.kind not in CHECKED_AS:
             continue
         address = step.address
         record["offset"], record["register"] = address.offset, -1
@@ -352,8 +352,8 @@ def _check_kind(index: int, program: ProgramAnalysis, checks_races: bool) -> str
     # A barrier opens where all threads are at it; without fences it only orders what they did.
     is_plain_barrier = step.instruction.guard is None and not has_fences
     kind, is_known = "other", step.row.kind in ("lanes", "warp")
-    if step.row.kind in ACCESS_KINDS:
-        kind = ACCESS_KINDS[step.row.kind]
+    if step.row.kind in CHECKED_AS:
+        kind = CHECKED_AS[step.row.kind]
         is_known = step.row.space in SPACES[:-1] and index not in program.async_copies
         is_known &= not is_bulk_access(step.row)
     elif step.row.kind == "barrier":

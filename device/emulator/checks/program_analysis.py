@@ -32,7 +32,7 @@ from memlab.device.emulator.ptx.parser import Symbol
 TRACKED_SPACES = ("global", "shared", "local")
 """State spaces whose contents the tools follow."""
 
-ACCESS_KINDS = {"load": "load", "store": "store", "atomic": "atomic", "reduce": "atomic"}
+CHECKED_AS = {"load": "load", "store": "store", "atomic": "atomic", "reduce": "atomic"}
 """The kind of an access, by the kind of its row."""
 
 _Flows = Mapping[str, Sequence[str]]
@@ -316,6 +316,6 @@ def _narrowest_access_bytes(steps: Sequence[DecodedInstruction], space: str) -> 
     widths = [
         bytes_moved(step.row) // step.row.vector
         for step in steps
-        if step.row.kind in ACCESS_KINDS and step.row.space in (space, "generic")
+        if step.row.kind in CHECKED_AS and step.row.space in (space, "generic")
     ]
     return min(widths, default=16)

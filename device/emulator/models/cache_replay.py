@@ -238,8 +238,9 @@ def replay_accesses(
         replay(state.ctypes.data, begin, end)
         for place, name in enumerate(("accesses", "l1_hits", "memory_reads", "l2_misses")):
             done[part, place] = counts[name].reshape(_GROUPS, count).sum(axis=0)
-    merged = _merged(accesses, schedule, steps, geometry)
-    is_merged = _reads_of_arrays(steps, arrays["kinds"][:count])
+    kinds = arrays["kinds"][:count]
+    is_merged = _reads_of_arrays(steps, kinds)
+    merged = _merged(accesses, schedule, steps, kinds, is_merged, geometry)
     l2_reads = counts.reshape(_GROUPS, count)["l2_reads"]
     l2_reads[0, is_merged] *= merged.first_wave
     l2_reads[1:, is_merged] *= merged.later
@@ -274,6 +275,8 @@ def _merged(
     accesses: LineAccesses,
     schedule: Schedule,
     steps: Sequence[DecodedInstruction],
+    kinds: NDArray[np.int32],
+    is_read: NDArray[np.bool_],
     geometry: CacheGeometry,
 ) -> MergedReads:
     """How the reads of blocks are merged, where that is simulated.
@@ -283,9 +286,7 @@ def _merged(
     """
     if geometry.reads is None:
         return MergedReads(1.0, 1.0)
-    kinds = np.array(_kinds(steps, bool(geometry.l1_bytes)))
     blocks = min(len(accesses.ends), MERGED_WAVES * geometry.wave)
-    is_read = _reads_of_arrays(steps, kinds)
     kept = np.flatnonzero(is_read[accesses.index] & (accesses.block < blocks))
     every = -(-len(kept) // _MERGED_LINES)
     if every > 1:
@@ -346,21 +347,15 @@ def _work(block: IntArray, time: IntArray, number: IntArray, ends: IntArray) -> 
     """The share of its block's time that lies between a read's round and the next one."""
     if not len(block):
         return np.zeros(0)
-    first = np.flatnonzero(np.diff(number, prepend=-1))
-    until = np.append(time[first[1:]], 0)
-    is_last = np.diff(block[first], append=-1) != 0
-    until[is_last] = ends[block[first[is_last]]]
-    share = (until - time[first]) / np.maximum(
-        ends[block[first]] - time[_first_of(block, first)], 1
-    )
-    work: NDArray[np.float64] = share[np.cumsum(np.diff(number, prepend=-1) != 0) - 1]
+    begins = np.diff(number, prepend=-1) != 0
+    first = np.flatnonzero(begins)
+    owner, begin = block[first], time[first]
+    until = np.append(begin[1:], 0)
+    is_last = np.diff(owner, append=-1) != 0
+    until[is_last] = ends[owner[is_last]]
+    lasts = ends[owner] - time[np.searchsorted(block, owner)]
+    work: NDArray[np.float64] = ((until - begin) / np.maximum(lasts, 1))[np.cumsum(begins) - 1]
     return work
-
-
-def _first_of(block: IntArray, reads: IntArray) -> IntArray:
-    """The first read of the block of each of some reads, which are sorted by blocks."""
-    found: IntArray = np.searchsorted(block, block[reads])
-    return found
 
 
 def _meetings(

@@ -16,15 +16,14 @@ from typing import Any
 from memlab.device.emulator.codegen.compiled import compiled
 from memlab.device.emulator.codegen.llvm import library_of
 from memlab.device.emulator.codegen.records import Int32, Pointer, Record
+from memlab.device.emulator.models.clocks import later
 
 
 class Event(Record):
     """Something that happens."""
 
     time: float  # clocks
-    number: (
-        int  # the block whose data comes; or the complement of the SM where a block has computed
-    )
+    number: int  # the block whose data comes, or the complement of the SM that has computed
     version: int  # of the SM's computations: an older one has become void
 
 
@@ -99,15 +98,6 @@ def function() -> Any:
 
 
 @compiled
-def greater(a: float, b: float) -> float:
-    """The greater of two numbers."""
-    found = a
-    if b > a:
-        found = b
-    return found
-
-
-@compiled
 def push(state: Merging, time: float, number: int, version: int) -> None:
     """Add an event."""
     place = state.event_count
@@ -159,25 +149,25 @@ def ask(state: Merging, number: int, time: float, read: int) -> float:
     """Ask for a place: the time at which its data comes."""
     block, place, unit = state.blocks[number], state.places[read], state.units[read]
     group = state.multiprocessors[block.multiprocessor].group
-    later = 0
+    wave = 0
     if number >= state.first_wave:
-        later = 1
+        wave = 1
     sectors = state.sectors[read]
-    state.asked[later] += sectors
+    state.asked[wave] += sectors
     other = state.under_way[group * state.place_count + place]
     if time < other.until and other.readers < state.most_readers:
         other.readers += 1
-        return greater(other.arrival, time + state.coalescer_clocks)
-    state.read[later] += sectors
+        return later(other.arrival, time + state.coalescer_clocks)
+    state.read[wave] += sectors
     held, way_back = state.arrivals[unit], state.latency / 2.0
     if held < 0.0:
         drawn = state.memory_latency + state.memory_deviation * normal(state)
-        first = time + greater(drawn, state.latency)
+        first = time + later(drawn, state.latency)
         other.arrival = first + state.memory_rests[read]
         state.arrivals[unit] = other.arrival - way_back
     else:
         drawn = state.latency + state.deviation * normal(state)
-        first = greater(time + greater(drawn, way_back), held + way_back)
+        first = later(time + later(drawn, way_back), held + way_back)
         other.arrival = first + state.rests[read]
     other.readers = 1
     other.until = first - state.coalescer_clocks
@@ -193,7 +183,7 @@ def read_round(state: Merging, number: int, time: float) -> None:
         now = state.rounds[block.next]
         while block.next < block.end and state.rounds[block.next] == now:
             state.asked_at[block.next] = time
-            arrival = greater(arrival, ask(state, number, time, block.next))
+            arrival = later(arrival, ask(state, number, time, block.next))
             block.next += 1
     push(state, arrival, number, 0)
 
@@ -212,7 +202,7 @@ def expect(state: Merging, number: int) -> None:
     sm = state.multiprocessors[number]
     sm.version += 1
     if sm.count > 0:
-        left = greater(state.blocks[sm.computing[0]].left, 0.0)
+        left = later(state.blocks[sm.computing[0]].left, 0.0)
         push(state, sm.since + left, -1 - number, sm.version)
 
 
@@ -225,7 +215,7 @@ def begin_work(state: Merging, number: int, time: float) -> None:
     clocks = 0.0
     if block.next > 0:
         clocks = state.work[block.next - 1]
-    block.left = greater(clocks * (1.0 + noise * normal(state)), 0.0)
+    block.left = later(clocks * (1.0 + noise * normal(state)), 0.0)
     compute(state, sm, time)
     place = sm.count
     sm.count += 1
