@@ -56,6 +56,7 @@ RANGES = (
     Range("max_threads_per_multiprocessor", 32, 2**16, "the number of threads"),
     Range("max_blocks_per_multiprocessor", 1, 2**10, "the number of blocks"),
     Range("l1_queued_store_lines", 1, 2**16, "the number of lines"),
+    Range("pace_deviation", 0, 10, "over the time"),
     Range("tensor_type_loads", 1e-3, 1e3, "the load over that of BF16"),
 )
 """The first whose ending fits a field applies to it. They are wide: they find the wrong unit, not

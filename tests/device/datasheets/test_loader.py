@@ -257,6 +257,10 @@ def test_figures_that_a_file_does_not_give_are_assumed(hand_written):
             "from 1 to 65536, got -28: it is the number of lines",
         ),
         (
+            ("multiprocessor_count = { value = 68", "pace_deviation = { value = -1.0"),
+            "from 0 to 10, got -1: it is over the time",
+        ),
+        (
             ("multiprocessor_count = { value = 68", "tensor_type_loads = { value = { tf32 = 0 }"),
             "tensor_type_loads, tf32, must be from 0.001 to 1000, got 0: it is the load",
         ),
