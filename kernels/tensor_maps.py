@@ -43,7 +43,8 @@ MAX_BOX_EXTENT = 256
 MAX_STEP = 8
 MAX_PIXELS = 1024
 PIECE_BYTES = 16
-"""Strides and the rows of a box, counted in elements, are multiples of it."""
+"""What the copy engine moves at once: addresses and sizes of bulk copies are multiples of it, as
+are the strides of tensors and the rows of boxes (PTX ISA, "cp.async.bulk", "Swizzling Modes")."""
 MAX_BOX_BYTES = 227 << 10
 """Of a box: the most shared memory of a block (CUDA C++ Programming Guide, compute capability 9.0).
 The driver takes 128 KiB and refuses 256 KiB."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from memlab.device.emulator.isa.asynchronous.tensor_copies import MapFields
 from memlab.kernels.launch import TensorMap
-from memlab.kernels.tensor_maps import DTYPES
+from memlab.kernels.tensor_maps import DTYPES, PIECE_BYTES
 
 _WORD_BYTES = 8
-_PIECE_BYTES = 16
 
 
 def encode(item: TensorMap, address: int) -> bytes:
@@ -25,8 +24,8 @@ def encode(item: TensorMap, address: int) -> bytes:
         steps=steps,
         box_bytes=item.box_bytes,
         shared_bytes=item.box_bytes // row_bytes * max(row_bytes, gap_bytes),
-        swizzle_pieces=max(box.swizzle_bytes // _PIECE_BYTES, 1),
-        interleave=box.interleave_bytes // _PIECE_BYTES,
+        swizzle_pieces=max(box.swizzle_bytes // PIECE_BYTES, 1),
+        interleave=box.interleave_bytes // PIECE_BYTES,
         fills_nan=box.fill == "nan",
         rounds="tf32" in item.conversion,
         type=DTYPES[item.dtype],

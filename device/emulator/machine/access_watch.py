@@ -20,7 +20,6 @@ from memlab.device.emulator.isa.address_space import (
 )
 from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access, is_multicast
 from memlab.device.emulator.isa.asynchronous.tensor_copies import (
-    PIECE_BYTES,
     is_tensor_access,
     takes_pixels,
 )
@@ -36,6 +35,7 @@ from memlab.device.emulator.program.program import (
 )
 from memlab.device.emulator.ptx.parser import Register, Vector
 from memlab.kernels.launch import NO_CLUSTER
+from memlab.kernels.tensor_maps import PIECE_BYTES
 
 if TYPE_CHECKING:
     from memlab.device.emulator.machine.machine import Chunk

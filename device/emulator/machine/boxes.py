@@ -10,6 +10,7 @@ import numpy as np
 from memlab.device.emulator.isa.address_space import split_by_space
 from memlab.device.emulator.isa.asynchronous import tensor_copies as tensors
 from memlab.device.emulator.machine.memory import Lanes, Mask, Segment
+from memlab.kernels.tensor_maps import PIECE_BYTES
 
 _SPAN = (1 << tensors.SPAN_BITS) - 1
 _MAP_BYTES = 8 * tensors.WORDS
@@ -61,7 +62,7 @@ def parts_of(
                 ranges = _pixels(words, place, first, end, *others)
             else:
                 ranges = _rows(words, first, end)
-            yield BoxPart(lanes, *ranges, tensors.PIECE_BYTES)
+            yield BoxPart(lanes, *ranges, PIECE_BYTES)
 
 
 def _map_words(address: int, segments: Mapping[str, Segment]) -> list[int] | None:

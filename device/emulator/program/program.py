@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.isa import table
 from memlab.device.emulator.isa.address_space import CLUSTER, OWN_BLOCK, OWN_OFFSET
-from memlab.device.emulator.isa.asynchronous.bulk_copies import PIECE_BYTES, VIEW, is_bulk_access
+from memlab.device.emulator.isa.asynchronous.bulk_copies import VIEW, is_bulk_access
 from memlab.device.emulator.isa.asynchronous.warpgroup import is_factor_load
 from memlab.device.emulator.isa.rows import CLUSTER_VIEW
 from memlab.device.emulator.isa.special_registers import is_special
@@ -41,6 +41,7 @@ from memlab.device.emulator.ptx.parser import (
     registers_of,
 )
 from memlab.errors import suggest_nearest
+from memlab.kernels.tensor_maps import PIECE_BYTES
 
 ATOMIC_KINDS = ("atomic", "reduce")
 """Atomic operations; a reduction returns nothing."""

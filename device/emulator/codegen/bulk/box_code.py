@@ -48,6 +48,7 @@ from memlab.device.emulator.isa.address_space import CLUSTER, OWN_BLOCK
 from memlab.device.emulator.isa.asynchronous import tensor_copies as tensors
 from memlab.device.emulator.isa.values import S64, intrinsic
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
+from memlab.kernels.tensor_maps import PIECE_BYTES
 
 _SHARED = SPACES.index("shared")
 _LOAD, _STORE = map(SITE_KINDS.index, ("load", "store"))
@@ -57,7 +58,7 @@ _OUTER = tuple(range(1, _DIMENSIONS))
 _AXES = tuple(range(_DIMENSIONS))
 _OUTERMOST_FIRST = _AXES[::-1]
 _SPAN_MASK = (1 << tensors.SPAN_BITS) - 1
-_PIECE, _PIECE_SHIFT, _LINE_SHIFT = tensors.PIECE_BYTES, 4, 7
+_PIECE, _PIECE_SHIFT, _LINE_SHIFT = PIECE_BYTES, 4, 7
 _MAP_BYTES = 8 * tensors.WORDS
 _ROWS_AT_ONCE = 16  # that are counted: a row has at most 2 KiB, and costs have 16 bits
 _MOST_SECTORS = 256  # that are recorded at once

@@ -33,8 +33,9 @@ from memlab.device.emulator.codegen.records import (
 from memlab.device.emulator.codegen.trace_code import trace_sectors
 from memlab.device.emulator.codegen.use_code import mark_range, note_use, unit_of
 from memlab.device.emulator.isa.address_space import OWN_BLOCK, RANK_UNIT
-from memlab.device.emulator.isa.asynchronous.bulk_copies import PIECE_BYTES, SIZE_FAULT
+from memlab.device.emulator.isa.asynchronous.bulk_copies import SIZE_FAULT
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
+from memlab.kernels.tensor_maps import PIECE_BYTES
 
 _SECTOR_SHIFT = SECTOR_BYTES.bit_length() - 1
 _COUNTED_BYTES = 1 << 13  # at once: the counts of a cost have 16 bits

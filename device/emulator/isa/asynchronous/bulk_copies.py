@@ -30,12 +30,11 @@ from memlab.device.emulator.ptx.parser import (
     Operand,
     Register,
 )
-
-PIECE_BYTES = 16
-"""Addresses and sizes of bulk copies are multiples of it (PTX ISA, "cp.async.bulk")."""
+from memlab.kernels.tensor_maps import PIECE_BYTES
 
 SIZE_FAULT = 1 << 61
-"""Stands for the address of a copy whose size is no such multiple; nothing is allocated there."""
+"""Stands for the address of a copy whose size is no multiple of `PIECE_BYTES`; nothing is allocated
+there."""
 FAULT_TEXT = f"the size of the bulk copy is no multiple of {PIECE_BYTES} bytes"
 
 FAR_BARRIER = 1 << 60

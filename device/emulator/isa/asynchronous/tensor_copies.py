@@ -34,13 +34,12 @@ from memlab.device.emulator.ptx.parser import (
     Register,
     Vector,
 )
+from memlab.kernels.tensor_maps import PIECE_BYTES
 
 DIMENSIONS = 5
 """The most that a tensor has (PTX ISA, "Tensors")."""
 SHARED_ALIGNMENT_BYTES = 128
 """Of a box in shared memory (PTX ISA, "cp.async.bulk.tensor")."""
-PIECE_BYTES = 16
-"""What a swizzle moves at once (PTX ISA, "Swizzling Modes")."""
 
 WORDS = 16
 """64-bit words of a tensor map."""
