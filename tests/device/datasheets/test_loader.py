@@ -1,11 +1,13 @@
 import json
 import re
 from dataclasses import fields, replace
+from typing import get_args, get_type_hints
 
 import pytest
 from paths import DATA, REPOSITORY
 
 from memlab.device.datasheets import loader
+from memlab.device.datasheets.plausibility import RANGES
 from memlab.device.devices import open_device
 from memlab.device.properties import (
     CALIBRATED_FIGURES,
@@ -264,6 +266,10 @@ def test_figures_that_a_file_does_not_give_are_assumed(hand_written):
             ("multiprocessor_count = { value = 68", "tensor_type_loads = { value = { tf32 = 0 }"),
             "tensor_type_loads, tf32, must be from 0.001 to 1000, got 0: it is the load",
         ),
+        (
+            ("multiprocessor_count = { value = 68", "l2_merged_apart_share = { value = 54.0"),
+            "l2_merged_apart_share must be from 0 to 1, got 54: it is a share: 54% are 0.54",
+        ),
         (("clock_rate_hz", "clock_hz"), "unknown figure 'clock_hz'.*clock_rate_hz"),
     ],
 )
@@ -274,6 +280,15 @@ def test_the_error_of_a_users_file_names_file_figure_value_and_next_step(
     with pytest.raises(UsageError, match=rf"My-GPU\.toml.*{message}") as caught:
         loader.read_datasheet(hand_written(HAND_WRITTEN.replace(*change)))
     assert "\n" not in str(caught.value)
+
+
+def test_every_figure_with_a_fraction_has_a_range():
+    """The time is computed from them: one in another unit would make it wrong without a word."""
+    hints = get_type_hints(DeviceProperties)
+    computed = [name for name, kind in hints.items() if float in get_args(kind)]
+    assert {"l2_merged_apart_share", "l2_merged_reads_by_sms"} <= set(computed)
+    endings = tuple(limit.ending for limit in RANGES)
+    assert [name for name in computed if not name.endswith(endings)] == []
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
