@@ -21,19 +21,21 @@ from memlab.kernels.user.kernel import UserKernel, apply_launch_options
 from memlab.launching import prepare_launch
 
 FOLDER = Path(__file__).parents[2] / "tests" / "data" / "truth"
-USED, FIRST_ASIDE, SECOND_ASIDE, THIRD_ASIDE, FOURTH_ASIDE = range(5)
+USED, FIRST_ASIDE, SECOND_ASIDE, THIRD_ASIDE, FOURTH_ASIDE, FIFTH_ASIDE = range(6)
 """The sets of launches."""
 SETS = {
     FIRST_ASIDE: "put aside",
     SECOND_ASIDE: "put aside later",
     THIRD_ASIDE: "put aside third",
-    FOURTH_ASIDE: "put aside last",
+    FOURTH_ASIDE: "put aside fourth",
+    FIFTH_ASIDE: "put aside last",
 }
 """The sets that were put aside, in words."""
 LATER_FOLDERS = {
     SECOND_ASIDE: FOLDER / "held-out",
     THIRD_ASIDE: FOLDER / "held-out-3",
     FOURTH_ASIDE: FOLDER / "held-out-4",
+    FIFTH_ASIDE: FOLDER / "held-out-5",
 }
 """The launches of each set that was put aside as a whole."""
 OTHER_DEVICES = {THIRD_ASIDE: "h100"}
@@ -52,7 +54,7 @@ class Case:
         kind: The kind of kernel, by which errors are grouped.
         words: The words after `memlab run`; empty for a kernel of the catalog.
         held_out: Its set: those that the models were made with, or those that were put aside at
-            first, later, third or last, whose errors are looked at only when models are complete.
+            first or later, whose errors are looked at only when models are complete.
         folder: Where its files are.
     """
 

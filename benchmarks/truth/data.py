@@ -131,6 +131,27 @@ def _cell_neighbours(generator: np.random.Generator) -> NDArray[Any]:
     return chosen.astype(np.int32)
 
 
+def _regions(generator: np.random.Generator, count: int, side: float) -> NDArray[Any]:
+    """Boxes in an image of some width: their left, top, right and lower borders."""
+    corner = generator.random((count, 2)) * 0.75 * side
+    size = (0.02 + 0.23 * generator.random((count, 2))) * side
+    return np.asarray(np.concatenate([corner, corner + size], axis=1), np.float32)
+
+
+def _near_atoms(generator: np.random.Generator) -> NDArray[Any]:
+    """128 neighbours of each of 73,728 atoms that lie in the order of their places."""
+    atoms = 73_728
+    steps = generator.integers(1, 2000, (128, atoms))
+    sides = generator.choice([-1, 1], (128, atoms))
+    return np.asarray((np.arange(atoms) + steps * sides) % atoms, np.int32)
+
+
+def _definite(generator: np.random.Generator) -> NDArray[Any]:
+    """4096 symmetric, positive definite matrices of 16 by 16."""
+    half = generator.random((4096, 16, 16))
+    return np.asarray(half @ half.transpose(0, 2, 1) + 4 * np.eye(16), np.float32)
+
+
 SPARSE: Mapping[str, Callable[[np.random.Generator], tuple[NDArray[Any], NDArray[Any]]]] = {
     "random": _random_matrix,
     "mesh": _mesh_matrix,
@@ -146,6 +167,11 @@ MAKERS: Mapping[str, Callable[[np.random.Generator], NDArray[Any]]] = {
     ).reshape(-1),
     "skewed-bins": lambda generator: (1024 * generator.random(1 << 20) ** 4).astype(np.int32),
     "sorted-index": lambda generator: np.sort(generator.integers(0, 1 << 24, 1 << 21, np.int32)),
+    "sorted-others": lambda generator: np.sort(generator.integers(0, 1 << 24, 1 << 21, np.int32)),
+    "regions": lambda generator: _regions(generator, 512, 1024.0),
+    "detections": lambda generator: _regions(generator, 4000, 1024.0),
+    "near-atoms": _near_atoms,
+    "definite": _definite,
     "hot-index": lambda generator: ((1 << 24) * generator.random(1 << 21) ** 8).astype(np.int32),
     "shuffle": lambda generator: generator.permutation(1 << 21).astype(np.int32),
     "cycle-16m": lambda generator: _cycle(generator, 1 << 24),
