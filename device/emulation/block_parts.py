@@ -29,7 +29,6 @@ from memlab.device.emulator.codegen.stretches import reads_clock
 from memlab.device.emulator.machine.context import Workspace
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import KernelFault
-from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.polling_loops import find_polling_loops
 from memlab.device.emulator.program.program import Program
 from memlab.device.emulator.sampling.data_dependence import has_global_atomics
@@ -114,7 +113,7 @@ def run_parts(
     take_chunk: TakeChunk,
     first_writer: int,
     deadline: Deadline,
-) -> list[tuple[int, Tally]]:
+) -> list[tuple[int, NDArray[np.int64]]]:
     """Run the blocks of some chunks in parts.
 
     Args:
@@ -125,7 +124,7 @@ def run_parts(
         deadline: Stops the parts.
 
     Returns:
-        The counts of some parts of one chunk each, with its number.
+        The counts of some parts of one chunk each, with its number: `Counts.flat`.
 
     Raises:
         ConflictError: The results may differ from those of the blocks run at once.
@@ -134,14 +133,14 @@ def run_parts(
     tasks = _tasks([-(-len(blocks) // part_blocks) for blocks in chunks], threads())
     left = iter(tasks)  # what no thread has taken yet
 
-    def run(workspace: Workspace, stop: Deadline) -> list[tuple[int, Tally]]:
-        tallies: list[tuple[int, Tally]] = []
+    def run(workspace: Workspace, stop: Deadline) -> list[tuple[int, NDArray[np.int64]]]:
+        counted: list[tuple[int, NDArray[np.int64]]] = []
         used: list[Chunk] = []
         last = -1
         try:
             for task in left:
                 if task.chunk != last:
-                    tallies += [(last, chunk.take_tally()) for chunk in used]
+                    counted += [(last, chunk.take_counts()) for chunk in used]
                     used, last = [], task.chunk
                 for part in task.parts:
                     blocks = chunks[task.chunk][part * part_blocks : (part + 1) * part_blocks]
@@ -152,7 +151,7 @@ def run_parts(
                     chunk.execute()
                     if chunk.has_conflict:
                         raise ConflictError
-            return tallies + [(last, chunk.take_tally()) for chunk in used]
+            return counted + [(last, chunk.take_counts()) for chunk in used]
         except KernelFault as fault:
             raise ConflictError from fault
 

@@ -125,12 +125,15 @@ class StratumSample:
         """The number of blocks executed so far."""
         return sum(chunk.blocks for chunk in self.executed_chunks)
 
-    def add(self, positions: slice, tally: Tally) -> None:
-        """Add the counters of a chunk."""
-        self.tally.add(tally)
-        cost, sectors = sum(tally.warps) * WARP_SIZE, sum_global_sectors(tally)
-        blocks = len(self.blocks[positions])
-        self.executed_chunks.append(ExecutedChunk(positions, blocks, sectors, cost))
+    def add(self, executed: Sequence[tuple[slice, Tally]]) -> None:
+        """Add the counters of chunks, with their positions among the blocks of the sample."""
+        if not executed:
+            return
+        self.tally.add(Tally.sum([tally for _, tally in executed]))
+        for positions, tally in executed:
+            cost, sectors = sum(tally.warps) * WARP_SIZE, sum_global_sectors(tally)
+            blocks = len(self.blocks[positions])
+            self.executed_chunks.append(ExecutedChunk(positions, blocks, sectors, cost))
 
 
 def sum_global_sectors(tally: Tally) -> int:
@@ -231,7 +234,7 @@ def _count_without_data(execution: Execution, report: Progress) -> StratumSample
         for start in range(0, len(blocks), step):
             positions = slice(start, start + step)
             tally = execution.run(blocks[positions], deadline=deadline, program=program)
-            counted.add(positions, tally)
+            counted.add([(positions, tally)])
             report("counting", counted.done / len(blocks))
     except EmulationTimeoutError:
         return None
@@ -304,7 +307,8 @@ def _run_samples(execution: Execution, samples: Sequence[StratumSample], report:
         EmulationTimeoutError: The time was up before a chunk of every sample was executed.
     """
     wanted, longest_s = sum(len(sample.blocks) for sample in samples), 0.0
-    pending, at_once = _interleaved_chunks(execution, samples), 1
+    pending = _interleaved_chunks(execution, samples)
+    at_once = execution.chunks_to_begin_with
     while chunks := list(itertools.islice(pending, at_once)):
         left_s, all_begun = execution.deadline.left(), all(sample.done for sample in samples)
         # A chunk that is cut short leaves outputs that cannot be verified.
@@ -318,8 +322,9 @@ def _run_samples(execution: Execution, samples: Sequence[StratumSample], report:
             raise execution.out_of_time(error, _executed_blocks(samples)) from None
         took_s = left_s - execution.deadline.left()
         longest_s = max(longest_s, took_s)
-        for (sample, positions), tally in zip(chunks, tallies, strict=True):
-            sample.add(positions, tally)
+        counted = list(zip(chunks, tallies, strict=True))
+        for sample in samples:
+            sample.add([(place, tally) for (of, place), tally in counted if of is sample])
         report("emulating", _executed_blocks(samples) / wanted)
         if all(sample.done for sample in samples):
             in_time = int(_MOST_BETWEEN_LOOKS_S * len(chunks) / max(took_s, 1e-6))

@@ -30,7 +30,7 @@ from memlab.device.emulator.machine.context import Workspace
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory, KernelFault, write_tracking_bytes
 from memlab.device.emulator.machine.observer import Observer
-from memlab.device.emulator.machine.tally import Tally, WarpWork
+from memlab.device.emulator.machine.tally import Tally, WarpWork, tally_of
 from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.models.address_streams import NEIGHBORHOOD_BLOCKS
 from memlab.device.emulator.program.program import (
@@ -489,7 +489,8 @@ class Execution:
             ConflictError: The results may differ from those of the blocks run at once.
             EmulationTimeoutError: The time was up.
         """
-        native_program(self.program, (), self.source)  # it is compiled once, before threads use it
+        # It is compiled once, before threads use it.
+        native = native_program(self.program, (), self.source)
         part_blocks = self._part_blocks
         first = self.memory.new_writers(sum(-(-len(blocks) // part_blocks) for blocks in chunks))
         try:
@@ -501,7 +502,9 @@ class Execution:
         if (arrays["loaded"] & arrays["stored"]).any():
             raise ConflictError
         return [
-            Tally.sum([tally for chunk, tally in counted if chunk == number])
+            tally_of(
+                native, np.sum([counts for chunk, counts in counted if chunk == number], axis=0)
+            )
             for number in range(len(chunks))
         ]
 
@@ -561,6 +564,12 @@ class Execution:
         if self.runs_in_lockstep or not self._part_blocks < self.chunk_blocks == self._lane_blocks:
             return 1
         return threads() * _CHUNKS_PER_THREAD
+
+    @property
+    def chunks_to_begin_with(self) -> int:
+        """The number of chunks that have a part for each thread."""
+        parts = self.chunk_blocks // self._part_blocks
+        return 1 if self.chunks_at_once == 1 else -(-threads() // parts)
 
     @property
     def chunk_blocks(self) -> int:

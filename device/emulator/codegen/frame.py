@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,16 @@ class FrameLayout:
         count = PREDICATE_BYTES if bits == 1 else bits // 8 * WARP_SIZE
         kind = "V16" if bits == 128 else f"u{PREDICATE_BYTES if bits == 1 else bits // 8}"
         return frames[:, start : start + count].view(kind)
+
+    def parts(self, names: Collection[str]) -> list[slice]:
+        """The bytes of some registers in a frame; neighbours are one part."""
+        parts: list[slice] = []
+        bounds = pairwise([*self.offsets.values(), self.size])
+        for name, (start, end) in zip(self.offsets, bounds, strict=True):
+            if name in names:
+                begins = parts.pop().start if parts and parts[-1].stop == start else start
+                parts.append(slice(begins, end))
+        return parts
 
 
 def lay_out_frame(program: Program) -> FrameLayout:

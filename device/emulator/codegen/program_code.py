@@ -38,6 +38,7 @@ from memlab.device.emulator.codegen.stretches import (
     find_stretches,
     is_partial,
     reads_clock,
+    registers_read_first,
     waits_for_members,
 )
 from memlab.device.emulator.program.call_stack import STACK_POINTER
@@ -80,6 +81,7 @@ class NativeProgram:
     Attributes:
         program: The program.
         layout: Where registers lie in a frame.
+        zeroed: The bytes of a frame that must be zeros when its warp begins.
         stretches: Its stretches; their numbers are the slots.
         slots: A `STRETCH` record per slot.
         slot_at: The slot at a program counter, -1 where no group can be; shape (instructions + 1,).
@@ -92,6 +94,7 @@ class NativeProgram:
 
     program: Program
     layout: FrameLayout
+    zeroed: Sequence[slice]
     stretches: Sequence[Stretch]
     slots: NDArray[np.void]
     slot_at: NDArray[np.int64]
@@ -179,6 +182,7 @@ def _load(program: Program, watched: Collection[int], source: Sequence[str]) -> 
     return NativeProgram(
         program,
         layout,
+        layout.parts(registers_read_first(program, stretches)),
         stretches,
         _slots(program, stretches, functions, layout, library, numbers, loops),
         slot_at,

@@ -29,6 +29,8 @@ CONTROL_KINDS = ("branch", "exit", "barrier")
 """Instructions that decide which lanes run next."""
 INTERPRETED_KINDS = ("print", "trap", "block", "arrive", "heap")
 """Instructions that are rare, and need more than a warp's registers: Python executes them."""
+_KINDS_ACROSS_LANES = ("warp", "block")
+"""Instructions by which a lane may read what another one's registers hold."""
 
 _MOST_INSTRUCTIONS = 512
 """Of a stretch: the time to compile one grows faster than its length."""
@@ -144,6 +146,15 @@ def find_stretches(
     )
 
 
+def registers_read_first(program: Program, stretches: Sequence[Stretch]) -> frozenset[str]:
+    """The registers of which a lane may read what no instruction has written in that lane."""
+    if any(step.row.kind in _KINDS_ACROSS_LANES for step in program.steps):
+        return frozenset(program.registers)
+    first = stretches[0]
+    needed, defined = _uses(program.steps[first.start : max(first.stop, first.start + 1)])
+    return (needed | (first.live - defined)) & program.registers.keys()
+
+
 def _live_registers(
     steps: Sequence[DecodedInstruction], bounds: Sequence[tuple[int, int]], kept: frozenset[str]
 ) -> list[frozenset[str]]:
@@ -151,14 +162,20 @@ def _live_registers(
     slots = {start: number for number, (start, _) in enumerate(bounds)}
     read, written, following = [], [], []
     for start, stop in bounds:
-        needed: set[str] = set()
-        defined: set[str] = set()
-        for step in steps[start : max(stop, start + 1)]:
-            needed |= set(step.registers_read) - defined
-            if step.instruction.guard is None:
-                defined |= {name for o in destinations(step) for name in registers_of(o)}
-        read.append(frozenset(needed))
-        written.append(frozenset(defined))
+        needed, defined = _uses(steps[start : max(stop, start + 1)])
+        read.append(needed)
+        written.append(defined)
         control = successors(steps, start) if start < len(steps) else []
         following.append([slots[place] for place in ([stop] if start < stop else control)])
     return live_registers(read, written, following, kept)
+
+
+def _uses(steps: Iterable[DecodedInstruction]) -> tuple[frozenset[str], frozenset[str]]:
+    """The registers that instructions read before they have written them, and those they write."""
+    needed: set[str] = set()
+    defined: set[str] = set()
+    for step in steps:
+        needed |= set(step.registers_read) - defined
+        if step.instruction.guard is None:
+            defined |= {name for o in destinations(step) for name in registers_of(o)}
+    return frozenset(needed), frozenset(defined)

@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.codegen.layout import (
     CONTEXT,
-    COUNTERS,
     MOST_PATTERNS,
     PATTERN,
-    REST_COLUMNS,
     SPACES,
     STRETCH_KINDS,
-    TRIP_COLUMNS,
 )
 from memlab.device.emulator.codegen.program_code import NativeProgram
+from memlab.device.emulator.machine.counts import Counts
 from memlab.device.emulator.machine.memory import READ_ONLY, GlobalMemory, Segment
 from memlab.device.emulator.machine.threads import Threads, cluster_peers
 from memlab.device.emulator.program.call_stack import STACK_POINTER
@@ -74,17 +72,8 @@ class ChunkContext:
         address: Its host address.
         layout: Where registers lie in a frame.
         frames: The frames of the warps, shape (warps, bytes).
-        counters: The counters of memory instructions: `layout.COUNTERS` by instruction.
-        remote: Requests and sectors of shared memory of other blocks, by instruction.
-        receivers: By instruction, the blocks that each lane's copy was written to, of all lanes.
-        lanes_off: By instruction, the lanes that its guard switched off.
-        slow: Lanes whose operands take a slow path, and warps with such lanes, by instruction.
-        lanes_change: By instruction, how many lanes more execute it than the one before.
-        warps_change: The same of warps.
+        counts: What the machine code counts.
         warp_work: The instructions that each warp has executed since it began, but for control.
-        trips: Executions of each loop's head by lanes and by warps, shape (2, loops,
-            `TRIP_COLUMNS`).
-        rests: Warps that have left each loop, shape (loops, `REST_COLUMNS`).
         mask: The lanes of the running group.
         live: The lanes that have not exited.
         taken: Lanes whose guard holds at the current branch.
@@ -106,6 +95,7 @@ class ChunkContext:
         self.record = np.zeros((), CONTEXT)
         self.address = self.record.ctypes.data
         self.frames = self.point("frames", workspace.frames(warps, self.layout.size))
+        self.frames[:, : self.layout.registers_size] = 0
         offsets, view = self.layout.offsets, self.layout.view
         for name, value in threads.grid.registers.items():
             if name in offsets:
@@ -113,23 +103,18 @@ class ChunkContext:
         for name, values in threads.thread_registers(offsets).items():
             by_block = view(self.frames, name).reshape(len(threads.blocks), -1, WARP_SIZE)
             by_block[...] = values.reshape(-1, WARP_SIZE)
-        self.counters = self.point("counters", np.zeros((steps, len(COUNTERS)), np.int64))
-        self.lanes_off = self.point("lanes_off", np.zeros(steps, np.int64))
-        self.lanes_change = self.point("lanes_change", np.zeros(steps + 1, np.int64))
-        self.warps_change = self.point("warps_change", np.zeros(steps + 1, np.int64))
-        self.warp_work = self.point("warp_work", np.zeros(warps, np.int64))
         loops = len(native.program.loop_heads)
-        self.trips = np.zeros((2, loops, TRIP_COLUMNS), np.int64)
-        self._point_each(("trip_lanes", "trip_warps"), self.trips)
+        self.counts = counts = Counts.of(steps, loops)
+        for name in ("counters", "lanes_off", "lanes_change", "warps_change", "receivers", "rests"):
+            self.point(name, getattr(counts, name))
+        self._point_each(("trip_lanes", "trip_warps"), counts.trips)
+        self._point_each(("remote_requests", "remote_sectors"), counts.remote)
+        self._point_each(("slow_lanes", "slow_warps"), counts.slow)
+        self.warp_work = self.point("warp_work", np.zeros(warps, np.int64))
         self.point("trips", np.zeros(loops, np.int64))
-        self.rests = self.point("rests", np.zeros((loops, REST_COLUMNS), np.int64))
         self._begun_loops = np.zeros((2, loops), np.int64)
         self._point_each(("parted", "next_trips"), self._begun_loops)
         self._left_at = self.point("left_at", np.zeros((loops, warps), np.uint32))
-        self.remote, self.slow = np.zeros((2, 2, steps), np.int64)
-        self.receivers = self.point("receivers", np.zeros(steps, np.int64))
-        self._point_each(("remote_requests", "remote_sectors"), self.remote)
-        self._point_each(("slow_lanes", "slow_warps"), self.slow)
         cluster_blocks = threads.grid.cluster_blocks
         self._peers = self.point("peers", cluster_peers(threads.blocks, threads.grid.cluster))
         self._alive = lanes_to_words(threads.alive)
@@ -173,7 +158,8 @@ class ChunkContext:
         """
         blocks, per_block = threads.blocks, self["warps_per_block"]
         warps = len(blocks) * per_block
-        self.frames[:, : self.layout.registers_size] = 0
+        for part in self._native.zeroed:
+            self.frames[:, part] = 0
         for name, values in threads.block_registers(self.layout.offsets).items():
             register = self.layout.view(self.frames[:warps], name)
             register[...] = np.repeat(values, per_block)[:, None]
@@ -189,21 +175,6 @@ class ChunkContext:
         self["warps_running"] = warps
         self["lanes_running"] = self["lanes_live"] = len(blocks) * threads.grid.threads
         self["writer"], self["first_writer"] = writers
-
-    def forget_counts(self) -> None:
-        """Set the counters to 0."""
-        for counts in (
-            self.counters,
-            self.remote,
-            self.receivers,
-            self.lanes_off,
-            self.slow,
-            self.lanes_change,
-            self.warps_change,
-            self.trips,
-            self.rests,
-        ):
-            counts[:] = 0
 
     def __getitem__(self, name: str) -> int:
         """A field of the record."""

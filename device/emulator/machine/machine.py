@@ -186,11 +186,13 @@ class Chunk:
             place = self.threads.place(lane, self.program.steps[found.step].instruction)
             raise KernelFault(f"a wait never ends: {found.reason}, {place}")
 
+    def take_counts(self) -> NDArray[np.int64]:
+        """The counts of all executions since the last time, as `Counts.flat`."""
+        return self.context.counts.take()
+
     def take_tally(self) -> Tally:
-        """The counts of all executions since the last time."""
-        tally = tally_of(self._native, self.context)
-        self.context.forget_counts()
-        return tally
+        """The tally of all executions since the last time."""
+        return tally_of(self._native, self.take_counts())
 
     def restart(
         self, blocks: NDArray[np.int64], writers: tuple[int, int] | None, deadline: Deadline
@@ -343,7 +345,7 @@ class Chunk:
             return scheduler.wait_for_warp()
         if step.instruction.guard is not None:  # the other lanes are counted as switched off
             count = context.call("evaluate_guard")
-            context.lanes_off[index] += context["lanes_running"] - count
+            context.counts.lanes_off[index] += context["lanes_running"] - count
             mask = words_to_lanes(context.taken)
         if mask.any():
             self.action(index)(mask)

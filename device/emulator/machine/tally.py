@@ -17,7 +17,7 @@ from memlab.device.emulator.codegen.layout import (
     UNROLLINGS,
 )
 from memlab.device.emulator.codegen.program_code import NativeProgram
-from memlab.device.emulator.machine.context import ChunkContext
+from memlab.device.emulator.machine.counts import Counts
 from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.program.program import Program
 from memlab.device.properties import WARP_SIZE
@@ -104,22 +104,23 @@ class Tally:
             totals[:] = map(operator.add, totals, added)
 
 
-def tally_of(native: NativeProgram, context: ChunkContext) -> Tally:
-    """The counts that a chunk's machine code has made so far."""
-    lanes = np.cumsum(context.lanes_change[:-1]) - context.lanes_off
-    warps = np.cumsum(context.warps_change[:-1])
-    counts = {name: context.counters[:, number] for number, name in enumerate(COUNTERS)}
+def tally_of(native: NativeProgram, taken: NDArray[np.int64]) -> Tally:
+    """The tally of counts that chunks have made (`Counts.take`), or of a sum of such."""
+    counts = Counts.of(len(native.program.steps), len(native.program.loop_heads), taken)
+    lanes = np.cumsum(counts.lanes_change[:-1]) - counts.lanes_off
+    warps = np.cumsum(counts.warps_change[:-1])
+    of = dict(zip(COUNTERS, counts.counters.T, strict=True))
     requested, used = np.zeros_like(lanes), np.zeros_like(lanes)
     at = native.sites["index"]
     requested[at] = lanes[at] * native.sites["size"]
     requested[native.uncounted] = 0
-    used[at] = counts["addresses"][at] * native.sites["counted_bytes"]
+    used[at] = of["addresses"][at] * native.sites["counted_bytes"]
     for column, name in ((requested, "bytes"), (used, "used")):
-        column[native.count_themselves] = counts[name][native.count_themselves]
+        column[native.count_themselves] = of[name][native.count_themselves]
     names = ("requests", "sectors", "wavefronts", "excessive")
-    columns = [lanes, warps, *(counts[name] for name in names), requested, used, counts["words"]]
-    columns.extend([*context.remote, context.receivers, *context.slow])
-    columns += [rounds_of(context.trips).reshape(-1), rests_of(context.rests).reshape(-1)]
+    columns = [lanes, warps, *(of[name] for name in names), requested, used, of["words"]]
+    columns.extend([*counts.remote, counts.receivers, *counts.slow])
+    columns += [rounds_of(counts.trips).reshape(-1), rests_of(counts.rests).reshape(-1)]
     return Tally(*(column.tolist() for column in columns))
 
 

@@ -1,5 +1,6 @@
 """A chunk that runs other blocks, and the limits of its trace."""
 
+from collections.abc import Callable
 from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from ptx import blocks_of, fill_memory, kernel, parameter_space, run
 from memlab.device.budget import Deadline
 from memlab.device.emulator.machine import execution_trace
 from memlab.device.emulator.machine.context import Workspace
+from memlab.device.emulator.machine.counts import Counts
 from memlab.device.emulator.machine.execution_trace import ExecutionTrace
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import KernelFault
@@ -69,16 +71,66 @@ def test_a_taken_tally_leaves_no_counts_behind() -> None:
     loop = "again: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 3; @%p1 bra again;"
     text = kernel(f".reg .b32 %r<2>; .reg .pred %p<2>; mov.u32 %r1, 0; {loop} ret;", ".u64 out")
     chunk = chunk_of(text, blocks_of((1, 1, 1)), Workspace()).chunk
-    counted = chunk.context
-    for counts in (
-        *(counted.counters, counted.remote, counted.receivers, counted.lanes_off),
-        *(counted.lanes_change, counted.warps_change, counted.trips, counted.rests),
-    ):
+    for part in fields(Counts):
+        counts = getattr(chunk.context.counts, part.name)
         assert counts.size
         counts[:] = 5
     assert any(chunk.take_tally().lanes)
     left = chunk.take_tally()
     assert not any(any(getattr(left, counter.name)) for counter in fields(left))
+
+
+# Lanes read a register of their neighbour; only lane 0 has written it.
+EXCHANGED = kernel(
+    """
+    .reg .b32 %r<9>; .reg .b64 %a<4>; .reg .pred %p<3>;
+    mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra join;
+    add.u32 %r3, %r2, 9;
+    join: shfl.sync.bfly.b32 %r4, %r3, 1, 31, 0xffffffff;
+    mad.lo.u32 %r5, %r2, 40, %r1; mul.wide.u32 %a2, %r5, 4; ld.param.u64 %a1, [out];
+    add.u64 %a1, %a1, %a2; st.global.u32 [%a1], %r4; ret;
+    """,
+    ".u64 out",
+)
+# Each thread adds up, in a loop, a register that only the first thread sets before.
+GUARDED = kernel(
+    """
+    .reg .b32 %r<9>; .reg .b64 %a<4>; .reg .pred %p<3>;
+    mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; setp.eq.u32 %p1, %r1, 0; mov.u32 %r6, 0;
+    @%p1 mov.u32 %r3, 7;
+    again: add.u32 %r3, %r3, %r2; add.u32 %r6, %r6, 1; setp.lt.u32 %p2, %r6, 3; @%p2 bra again;
+    mad.lo.u32 %r5, %r2, 40, %r1; mul.wide.u32 %a2, %r5, 4; ld.param.u64 %a1, [out];
+    add.u64 %a1, %a1, %a2; st.global.u32 [%a1], %r3; ret;
+    """,
+    ".u64 out",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "first_values"),
+    [
+        (FRESH, lambda block: [block, block, block]),
+        (EXCHANGED, lambda block: [0, block + 9, 0]),
+        (GUARDED, lambda block: [3 * block + 7, 3 * block, 3 * block]),
+    ],
+    ids=["fresh", "exchanged", "guarded"],
+)
+def test_registers_begin_as_zeros_whatever_their_memory_held(
+    text: str, first_values: Callable[[int], list[int]]
+) -> None:
+    workspace, garbage = Workspace(), np.random.default_rng(3).bytes(3 * 2 * 32 * 8 * 40)
+    workspace.frames(1, len(garbage))[:] = np.frombuffer(garbage, np.uint8)
+    blocks = np.array(blocks_of((BLOCKS, 1, 1)))
+    made = chunk_of(text, blocks[:3], workspace)
+    for some in (blocks[3:6], blocks[6:]):
+        made.chunk.execute()
+        registers = made.chunk.context.frames[:, : made.chunk.context.layout.registers_size]
+        registers[:] = np.frombuffer(garbage, np.uint8, registers.size).reshape(registers.shape)
+        assert made.chunk.restart(some, None, Deadline(60))
+    made.chunk.execute()
+    for block, found in enumerate(made.out.reshape(BLOCKS, THREADS).tolist()):
+        first = first_values(block)
+        assert found == first + (THREADS - 3) * first[-1:]
 
 
 def test_a_chunk_that_others_followed_or_that_keeps_state_does_not_start_again() -> None:
