@@ -102,6 +102,18 @@ def requested_bytes(counters: Counters) -> int:
     return loaded_and_stored + counters.requested_atomic_bytes
 
 
+def effective_bytes_per_s(measurement: Measurement) -> float:
+    """The effective bandwidth: the bytes that a launch must read and write over its time, B/s.
+
+    These are the compulsory bytes or, of a launch that uses part of its arrays, those that threads
+    request. The term is that of the CUDA C++ Best Practices Guide.
+    """
+    useful = measurement.compulsory_bytes
+    if requested := requested_bytes(measurement.counters):  # 0 where nothing was counted
+        useful = min(useful, requested)
+    return useful / measurement.time.median_s
+
+
 def intensities(measurement: LaunchCounts) -> dict[str, float | None]:
     """Give the arithmetic intensity at each of `TRAFFIC_LEVELS`, FLOP/B.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from memlab.roofline.placement import effective_bytes_per_s
 from memlab.roofline.plots.figure import rate_tick_text
 from memlab.roofline.plots.label_placement import (
     LEADER_INCHES,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from memlab.roofline.plots.style import RunStyle
-    from memlab.roofline.run import Run
 
 NAME_INCHES = 1.35
 """Greatest width of a kernel's name in the panel by tile width."""
@@ -114,15 +114,15 @@ def _name_inches(axes: Axes, series: tuple[str, str]) -> float:
 
 
 def _draw_bandwidths(axes: Axes, styles: Sequence[RunStyle], dram_bytes_per_s: float) -> None:
-    """Draw a bar per run, its compulsory bytes over its time, and the DRAM's bandwidth.
+    """Draw a bar per run, its effective bandwidth, and the DRAM's.
 
-    Compulsory bytes read every input and write every output once, so this compares any kernel with
-    the unavoidable time.
+    Useful bytes read every input and write every output once, so this compares any kernel with the
+    unavoidable time.
     """
     from matplotlib.colors import to_rgba
 
     axes.set_title("Effective bandwidth")
-    rates = [_effective_bytes_per_s(style.run) for style in styles]
+    rates = [effective_bytes_per_s(style.run.measurement) for style in styles]
     axes.set_xlim(0, 1.02 * (max([*rates, dram_bytes_per_s]) or 1.0))
     axes.set_ylim(max(len(styles), MIN_BARS) - 0.4, -0.6)
     axes.set_yticks([])
@@ -164,8 +164,3 @@ def _draw_bandwidths(axes: Axes, styles: Sequence[RunStyle], dram_bytes_per_s: f
 
 def _tile_width(style: RunStyle) -> int:
     return style.run.measurement.tile or 0
-
-
-def _effective_bytes_per_s(run: Run) -> float:
-    """NVIDIA's effective bandwidth (CUDA C++ Best Practices Guide) of the compulsory bytes."""
-    return run.measurement.compulsory_bytes / run.measurement.time.median_s

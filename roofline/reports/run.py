@@ -19,7 +19,12 @@ from memlab.kernels.launch import NO_CLUSTER
 from memlab.kernels.user.compiler_flags import less_exact_options
 from memlab.roofline.analysis import bus_utilization
 from memlab.roofline.ceilings import ceiling_label
-from memlab.roofline.placement import RooflinePoint, bytes_moved, roofline_point
+from memlab.roofline.placement import (
+    RooflinePoint,
+    bytes_moved,
+    effective_bytes_per_s,
+    roofline_point,
+)
 from memlab.roofline.reports.analysis_text import flop_text, stalls_text
 from memlab.roofline.reports.parts import (
     bar,
@@ -132,6 +137,17 @@ def run_sections(run: Run) -> list[Section]:
 def time_label(time: Time) -> str:
     """Format a time, a modelled one with a sign that sets it apart: `~1.86 ms`."""
     return _approximation_sign(time) + si_text(time.median_s, "s")
+
+
+def rate_text(run: Run) -> str:
+    """Name a run's rate: its FLOPs, integer operations or else useful bytes over its time."""
+    measurement = run.measurement
+    point = roofline_point(measurement, run.placement)
+    if measurement.flop or point.operation == "OP":
+        rate = si_text(point.per_s, f"{point.operation}/s")
+    else:  # the work of a copy or a transpose is the bytes that it must move
+        rate = si_text(effective_bytes_per_s(measurement), "B/s")
+    return _approximation_sign(measurement.time) + rate
 
 
 def _approximation_sign(time: Time) -> str:
@@ -419,15 +435,9 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
         )
     if remark := _left_out(measurement):
         yield "left out", remark
-    point = roofline_point(measurement, placement)
-    if measurement.flop or point.operation == "OP":
-        rate = f"{_approximation_sign(time)}{si_text(point.per_s, f'{point.operation}/s')}"
-    else:  # the work of a copy or a transpose is the bytes that it must move
-        bytes_per_s = measurement.compulsory_bytes / time.median_s
-        rate = f"{_approximation_sign(time)}{si_text(bytes_per_s, 'B/s')}"
     if both := flop_text(measurement.flop, measurement.counters):
         yield "FLOP", both
-    yield "rate", Text.assemble((rate, "bold"), f" {time.provenance}")
+    yield "rate", Text.assemble((rate_text(run), "bold"), f" {time.provenance}")
     for library, library_time in measurement.library_time.items():
         share = library_time.median_s / time.median_s
         yield (
@@ -445,7 +455,7 @@ def _result_facts(run: Run) -> Iterable[tuple[str, RenderableType]]:
             where = "on the busiest SM" if "l1" in time.bounds_s else "on average"
             busy = percent(placement.busy["l1"])
             yield "L1 port", f"{si_text(passes, '')} passes, busy {busy} of the time {where}"
-        yield "of the ceiling", _ceiling_text(placement, point)
+        yield "of the ceiling", _ceiling_text(placement, roofline_point(measurement, placement))
     yield "verified", _verification_text(measurement.verification, exactness_text(measurement))
 
 

@@ -14,7 +14,12 @@ from memlab.device.measurement import Counters
 from memlab.device.properties import DeviceProperties
 from memlab.errors import UsageError
 from memlab.roofline.ceilings import ceilings, ceilings_by_key
-from memlab.roofline.placement import bytes_moved, place_measurement, roofline_point
+from memlab.roofline.placement import (
+    bytes_moved,
+    effective_bytes_per_s,
+    place_measurement,
+    roofline_point,
+)
 from memlab.roofline.run import TRAFFIC_LEVELS
 
 # FLOPs are 2 x 2048^3 = 17 179 869 184. L1 bytes by hand:
@@ -53,6 +58,17 @@ def test_the_shared_port_is_the_lowest_roof_of_the_ladder(
     assert placement.flop_per_s == pytest.approx(1e12 * tera_flop_per_s, rel=1e-3)
     assert placement.ceiling_flop_per_s == pytest.approx(1e12 * ceiling_tera_flop_per_s, rel=1e-3)
     assert 100 * placement.fraction_of_ceiling == pytest.approx(percent, rel=2e-3)
+
+
+def test_the_effective_bandwidth_of_a_part_of_the_arrays_is_of_what_threads_request() -> None:
+    """Of 8 MB of arrays, 256 threads that each read and write 4 bytes move 2048."""
+    part = Counters.from_names(requested_load_bytes=1024, requested_store_bytes=1024)
+    tiny = replace(measurement("row_sum"), counters=part, compulsory_bytes=1 << 23)
+    assert effective_bytes_per_s(timed(tiny, 2e-6)) == pytest.approx(2048 / 2e-6)
+    again = replace(tiny, counters=part.replace_named(requested_load_bytes=1 << 30))
+    assert effective_bytes_per_s(timed(again, 2e-6)) == pytest.approx((1 << 23) / 2e-6)
+    uncounted = replace(tiny, counters=Counters())
+    assert effective_bytes_per_s(timed(uncounted, 2e-6)) == pytest.approx((1 << 23) / 2e-6)
 
 
 def test_far_below_every_roof_latency_binds() -> None:

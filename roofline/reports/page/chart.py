@@ -11,7 +11,7 @@ from memlab.roofline.ceilings import ceiling_label, ceiling_unit, ceilings_by_ke
 from memlab.roofline.placement import bytes_moved, roofline_point
 from memlab.roofline.plots.style import run_styles
 from memlab.roofline.reports.parts import percent
-from memlab.roofline.reports.run import time_label
+from memlab.roofline.reports.run import rate_text, time_label
 from memlab.roofline.run import TRAFFIC_LEVELS
 from memlab.roofline.store.store import same_device
 from memlab.roofline.units import (
@@ -151,16 +151,6 @@ def _device_name(device: DeviceSummary) -> str:
 def parameters_line(run: Run) -> str:
     """Name a run's parameters in one line: `width 2048, tile 16`."""
     return _plain(parameters_text(without_lists(run.measurement.parameters)))
-
-
-def rate_text(run: Run) -> str:
-    """Name a run's rate: its FLOPs, integer operations or compulsory bytes over its time."""
-    measurement, time = run.measurement, run.measurement.time
-    sign = "" if time.provenance == "measured" else "~"
-    point = roofline_point(measurement, run.placement)
-    if measurement.flop or point.operation == "OP":
-        return sign + si_text(point.per_s, f"{point.operation}/s")
-    return sign + si_text(measurement.compulsory_bytes / time.median_s, "B/s")
 
 
 def roof_text(run: Run) -> str:

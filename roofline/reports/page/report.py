@@ -7,13 +7,12 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from memlab.roofline.ceilings import CEILING_LABELS, ceiling_label
-from memlab.roofline.placement import bytes_moved, roofline_point
+from memlab.roofline.placement import bytes_moved, effective_bytes_per_s, roofline_point
 from memlab.roofline.reports.page.chart import (
     chart_data,
     chart_runs,
     device_names,
     parameters_line,
-    rate_text,
     roof_text,
     time_note,
 )
@@ -22,7 +21,7 @@ from memlab.roofline.reports.page.markup import asset, document, escape, json_sc
 from memlab.roofline.reports.page.run import SourceText, known_lines, run_section
 from memlab.roofline.reports.page.sweep import sweep_section
 from memlab.roofline.reports.parts import percent
-from memlab.roofline.reports.run import time_label
+from memlab.roofline.reports.run import rate_text, time_label
 from memlab.roofline.run import TRAFFIC_LEVELS
 from memlab.roofline.units import column_number, elide_middle, si_text
 from memlab.text import plural, printable
@@ -193,7 +192,7 @@ def _overview_row(named: ChartRun, several: bool, number: int, where: str) -> st
     values = (
         named.label,
         measurement.time.median_s,
-        placement.flop_per_s or measurement.compulsory_bytes / measurement.time.median_s,
+        placement.flop_per_s or effective_bytes_per_s(measurement),
         share,
         ceiling_label(placement.bound),
         measurement.verification.status,

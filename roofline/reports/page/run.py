@@ -11,12 +11,12 @@ from memlab.device.properties import SECTOR_BYTES, architecture_name
 from memlab.roofline.analysis.listing import listing
 from memlab.roofline.ceilings import ceiling_label
 from memlab.roofline.reports.analysis_text import compact_count, wastes_bus, wastes_passes
-from memlab.roofline.reports.page.chart import rate_text, roof_text
+from memlab.roofline.reports.page.chart import roof_text
 from memlab.roofline.reports.page.listing import listing_table
 from memlab.roofline.reports.page.machine_code import machine_code_table
 from memlab.roofline.reports.page.markup import escape, table, text_html
 from memlab.roofline.reports.parts import FactsSection, FiguresSection, ProseSection, percent
-from memlab.roofline.reports.run import run_sections, time_label
+from memlab.roofline.reports.run import rate_text, run_sections, time_label
 from memlab.roofline.units import parameters_text
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import base64
 from typing import TYPE_CHECKING
 
 from memlab.roofline.ceilings import ceiling_label
-from memlab.roofline.reports.page.chart import rate_text, roof_text
+from memlab.roofline.reports.page.chart import roof_text
 from memlab.roofline.reports.page.markup import escape
-from memlab.roofline.reports.run import time_label
+from memlab.roofline.reports.run import rate_text, time_label
 from memlab.roofline.sweep.objective import TIME
 from memlab.roofline.units import elide_middle
 from memlab.text import plural
