@@ -21,7 +21,7 @@ from memlab.device.emulator.program.program import ACCESS_KINDS, Program
 from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.instructions import MachineCode
 from memlab.device.machine_code.projection import project
-from memlab.device.machine_code.ptx_profile import ptx_profile
+from memlab.device.machine_code.ptx_profile import Executed, PtxStructure, ptx_profile
 from memlab.device.machine_code.retries import Attempts, with_retries
 from memlab.device.measurement import Counters
 from memlab.device.properties import SECTOR_BYTES
@@ -73,6 +73,11 @@ class LaunchCounts:
         way to DRAM, they count one.
         """
         return sum(at.dram * self.tally.sectors[index] for index, at in self.levels.items())
+
+    @cached_property
+    def structure(self) -> PtxStructure:
+        """What does not depend on how often it was executed."""
+        return PtxStructure.of(self.program)
 
     @cached_property
     def slow_shares(self) -> NDArray[np.float64]:
@@ -200,8 +205,9 @@ def _flow(graph: FlowGraph, counts: LaunchCounts, *columns: NDArray[np.int64]) -
     lanes, warps, rounds, rests = (column.reshape(-1).tolist() for column in columns)
     share, lanes_each = counts.slow_shares
     slow_warps = np.rint(share * warps)
-    slow = np.minimum(slow_warps * lanes_each, lanes).tolist(), slow_warps.tolist()
-    executions = project(graph, ptx_profile(counts.program, lanes, warps, rounds, rests, *slow))
+    slow_lanes = np.minimum(slow_warps * lanes_each, lanes).tolist()
+    executed = Executed(lanes, warps, rounds, rests, slow_lanes, slow_warps.tolist())
+    executions = project(graph, ptx_profile(counts.structure, executed))
     if executions is None:
         return None
     executions = with_retries(executions, graph, counts.attempts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -155,102 +155,152 @@ class PtxProfile:
         return lines
 
 
-def profile_of_tally(program: Program, tally: Tally) -> PtxProfile:
-    """Describe the executions of a whole grid."""
-    return ptx_profile(
-        program,
-        tally.lanes,
-        tally.warps,
-        tally.rounds,
-        tally.rests,
-        tally.slow_lanes,
-        tally.slow_warps,
-    )
+@dataclass(frozen=True)
+class Executed:
+    """The executions of a program, of the whole grid or of any part of it, as in a `Tally`.
 
-
-def ptx_profile(
-    program: Program,
-    lanes: Sequence[float],
-    warps: Sequence[float],
-    rounds: Sequence[float],
-    rests: Sequence[float],
-    slow_lanes: Sequence[float],
-    slow_warps: Sequence[float],
-) -> PtxProfile:
-    """Describe the executions of a program, of the whole grid or of any part of it.
-
-    Args:
-        program: The program.
+    Attributes:
         lanes: Executions of each instruction by threads.
         warps: Executions of each instruction by warps.
-        rounds: How often its loops were entered and repeated, as in `Tally.rounds`.
-        rests: What remained behind the rounds of unrolled loops, as in `Tally.rests`.
-        slow_lanes: As in `Tally.slow_lanes`.
-        slow_warps: As in `Tally.slow_warps`.
+        rounds: How often its loops were entered and repeated.
+        rests: What remained behind the rounds of unrolled loops.
+        slow_lanes: Executions of each instruction by threads that took a slow path.
+        slow_warps: Executions of each instruction by warps with such threads.
     """
-    steps, heads = program.steps, program.loop_heads
-    by_head = np.reshape(rounds, (2, len(heads), 2, len(UNROLLINGS)))
-    rests_by_head = np.reshape(rests, (len(heads), len(UNROLLINGS), len(UNROLLINGS)))
-    waits = {
-        *find_polling_loops(program),
-        *(index for index, step in enumerate(steps) if is_partial(step)),
-    }
-    spans = sorted(
-        ((head, ends[-1]) for head, ends in loop_branches(steps).items()),
-        key=lambda span: span[1] - span[0],
+
+    lanes: Sequence[float]
+    warps: Sequence[float]
+    rounds: Sequence[float]
+    rests: Sequence[float]
+    slow_lanes: Sequence[float]
+    slow_warps: Sequence[float]
+
+
+@dataclass(frozen=True)
+class LoopSpan:
+    """Where a loop lies in the PTX.
+
+    Attributes:
+        head: Its first instruction.
+        end: Its last one.
+        entrance: Where it is entered if not at its head, which is then executed once less; else 0.
+        number: Its place in `Program.loop_heads`.
+        waits: Whether threads wait in it for others.
+    """
+
+    head: int
+    end: int
+    entrance: int
+    number: int
+    waits: bool
+
+
+@dataclass(frozen=True)
+class PtxStructure:
+    """What does not depend on how often a program was executed.
+
+    Attributes:
+        program: The program.
+        loops: Its loops, inner ones first.
+        innermost: The innermost loop that holds each instruction; -1 for none.
+    """
+
+    program: Program
+    loops: tuple[LoopSpan, ...]
+    innermost: tuple[int, ...]
+
+    @classmethod
+    def of(cls, program: Program) -> PtxStructure:
+        """Find the loops of a program."""
+        steps, heads = program.steps, program.loop_heads
+        waits = {
+            *find_polling_loops(program),
+            *(index for index, step in enumerate(steps) if is_partial(step)),
+        }
+        spans = sorted(
+            ((head, ends[-1]) for head, ends in loop_branches(steps).items()),
+            key=lambda span: span[1] - span[0],
+        )
+        innermost = [-1] * len(steps)
+        for number, (head, end) in enumerate(spans):
+            for index in range(head, end + 1):
+                if innermost[index] < 0:
+                    innermost[index] = number
+        loops = (
+            LoopSpan(
+                head,
+                end,
+                _entered_inside(steps, head, end),
+                heads.index(head),
+                not waits.isdisjoint(range(head, end + 1)),
+            )
+            for head, end in spans
+        )
+        return cls(program, tuple(loops), tuple(innermost))
+
+
+def profile_of_tally(program: Program, tally: Tally) -> PtxProfile:
+    """Describe the executions of a whole grid."""
+    names = [column.name for column in fields(Executed)]
+    return ptx_profile(PtxStructure.of(program), Executed(*(getattr(tally, n) for n in names)))
+
+
+def ptx_profile(structure: PtxStructure, executed: Executed) -> PtxProfile:
+    """Describe the executions of a program, of the whole grid or of any part of it."""
+    return PtxProfile(
+        threads=executed.lanes[0] if executed.lanes else 0.0,
+        counts=tuple(
+            PtxCount(
+                line=step.instruction.ptx_line,
+                opcode=step.instruction.opcode,
+                lanes=executed.lanes[index],
+                warps=executed.warps[index],
+                guarded=step.instruction.guard is not None,
+                loop=structure.innermost[index],
+                increment=_increment(step.instruction),
+                slow_lanes=executed.slow_lanes[index],
+                slow_warps=executed.slow_warps[index],
+            )
+            for index, step in enumerate(structure.program.steps)
+        ),
+        loops=_executed_loops(structure, executed),
     )
-    innermost = [-1] * len(steps)
+
+
+def _executed_loops(structure: PtxStructure, executed: Executed) -> tuple[PtxLoop, ...]:
+    count, factors = len(structure.loops), len(UNROLLINGS)
+    by_loop = np.reshape(executed.rounds, (2, count, 2, factors))
+    rests_by_loop = np.reshape(executed.rests, (count, factors, factors))
     loops = []
-    for number, (head, end) in enumerate(spans):
-        for index in range(head, end + 1):
-            if innermost[index] < 0:
-                innermost[index] = number
-        inside = _entered_inside(steps, head, end)
-        if inside and (begun := lanes[inside] - lanes[head]) > 0:
-            loops.append(PtxLoop(lanes[inside], begun))
+    for span in structure.loops:
+        entrance = span.entrance
+        if entrance and (begun := executed.lanes[entrance] - executed.lanes[span.head]) > 0:
+            loops.append(PtxLoop(executed.lanes[entrance], begun))
             continue
         by_lanes, by_warps = (
             {unrolled: Rounds(*pair) for unrolled, *pair in zip(UNROLLINGS, *columns, strict=True)}
-            for columns in by_head[:, heads.index(head)].tolist()
+            for columns in by_loop[:, span.number].tolist()
         )
-        together = waits.isdisjoint(range(head, end + 1))
-        remaining = rests_by_head[heads.index(head)].tolist()
+        remaining = rests_by_loop[span.number].tolist()
         # Of a loop that is left elsewhere than at its end too, the rests are not known.
         all_left = abs(remaining[0][0] - by_warps[1].entries) <= _LEFT_ELSEWHERE * remaining[0][0]
         loops.append(
             PtxLoop(
                 by_lanes[1].total,
                 by_lanes[1].entries,
-                by_lanes if together else {},
-                by_warps if together else {},
+                {} if span.waits else by_lanes,
+                {} if span.waits else by_warps,
                 {
                     (unrolled, smaller): times
                     for unrolled, row in zip(UNROLLINGS, remaining, strict=True)
                     for smaller, times in zip(UNROLLINGS, row, strict=True)
                     if smaller < unrolled
                 }
-                if together and all_left
+                if all_left and not span.waits
                 else {},
             )
         )
-    return PtxProfile(
-        threads=lanes[0] if lanes else 0.0,
-        counts=tuple(
-            PtxCount(
-                line=step.instruction.ptx_line,
-                opcode=step.instruction.opcode,
-                lanes=lanes[index],
-                warps=warps[index],
-                guarded=step.instruction.guard is not None,
-                loop=innermost[index],
-                increment=_increment(step.instruction),
-                slow_lanes=slow_lanes[index],
-                slow_warps=slow_warps[index],
-            )
-            for index, step in enumerate(steps)
-        ),
-        loops=tuple(loops),
-    )
+    return tuple(loops)
 
 
 def _entered_inside(steps: Sequence[DecodedInstruction], head: int, end: int) -> int:
