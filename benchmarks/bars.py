@@ -152,7 +152,11 @@ class Bar:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print the table; gives 1 where an output is wrong or a kernel could not be measured."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.bars", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.bars",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("folder", nargs="?", type=Path)
     kernels = {row[0] for rows in (PRODUCTS, ATTENTION, DRAM) for row in rows}
     parser.add_argument(

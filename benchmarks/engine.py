@@ -328,7 +328,11 @@ def default_rows() -> list[Row]:
 
 def main(arguments: Sequence[str]) -> int:
     """Print the named rows, or the default ones; return 1 if a goal is missed."""
-    parser = argparse.ArgumentParser(prog="benchmarks.engine", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.engine",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     names = [row.name for row in ROWS]
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"one of {', '.join(names)}")
     chosen = parser.parse_args(arguments).rows

@@ -21,7 +21,11 @@ from recorded_results import OtherCompiler, Record, as_json, compare, load, save
 
 def main(words: Sequence[str] | None = None) -> int:
     """Record again; gives 1 where a comparison alone found a difference."""
-    parser = argparse.ArgumentParser(prog="python -m tests.recorded", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.recorded",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--only", metavar="NAME", default="", help="a case, or how names begin")
     parser.add_argument("--check", action="store_true", help="compare, and write nothing")
     options = parser.parse_args(words)

@@ -289,31 +289,13 @@ def emulate(
     extremes = representative_block.extreme_warps(execution)
     copies = async_copies.observe_copies(execution, block.stream.origin)
     attempts = _attempts(graph, execution, block, resident, properties)
-    executed = _executed_code(graph, program, tally, attempts)
-    own_loads = _count_machine_accesses(executed, program, tally)
-    written = with_swaps(executed, program, copies.with_wavefronts(tally))
-    counters = totals.total_counters(program, written, own_loads)
+    grid = _grid_counts(graph, program, tally, attempts, copies)
     active = address_streams.ActiveRegion(block.region, block.stream.equivalent_blocks(sectors))
     allocation = block_allocation(properties, block_requirements(launch, compiled.resources))
-    instructions = instruction_counters(executed, program, tally)
-    integers = (
-        totals.integer_operations(program, tally)
-        if isinstance(executed, DisassemblyError)
-        else integer_operations(executed, program)
-    )
-    by_pipe = {
-        counter: sum(line.get(counter.removeprefix("iop_"), 0) for line in integers.values())
-        for counter in INTEGER_COUNTERS.values()
-    }
-    counters = counters.replace_named(
-        **by_pipe,
-        warp_instructions=instructions.warp_instructions,
-        thread_instructions=instructions.thread_instructions,
-    )
     cached = cache_counters.model_caches(
         execution,
         tally,
-        counters,
+        grid.counters,
         block.stream,
         active,
         block.lane_instructions_per_block,
@@ -330,10 +312,7 @@ def emulate(
     if not isinstance(graph, DisassemblyError):
         contention = with_sums_of_warps(contention, graph.code, program, tally)
     counters = cached.counters.replace_named(**count_atomic_passes(contention, program, tally))
-    latencies = _mean_latencies(counters, properties)
-    active_clocks = idle_clocks = warp_clocks(program, block.path, latencies)
-    if block.idle_path is not block.path:
-        idle_clocks = warp_clocks(program, block.idle_path, latencies)
+    active_clocks, idle_clocks = _warp_clocks(program, block, counters, properties)
     profile = None
     if not isinstance(graph, DisassemblyError):
         fetches = copies.fetches_per_sector
@@ -361,19 +340,80 @@ def emulate(
     return Emulation(
         coverage=replace(counted.coverage, timed_out=counted.coverage.timed_out or late),
         counters=counters,
-        lines=totals.counters_by_line(program, written, execution.source, integers),
-        accesses=totals.counters_by_access(program, written, accessed_arrays(launch, execution)),
+        lines=totals.counters_by_line(program, grid.tally, execution.source, grid.integers),
+        accesses=totals.counters_by_access(program, grid.tally, accessed_arrays(launch, execution)),
         region=totals.main_region(program, tally),
         work=work,
         verification=verification,
         outputs=outputs,
         levels=cached.levels,
         profile=profile,
-        instructions=instructions,
-        listing=()
-        if isinstance(executed, DisassemblyError)
-        else listed_instructions(executed, program),
+        instructions=grid.instructions,
+        listing=grid.listing,
     )
+
+
+@dataclass(frozen=True)
+class _GridCounts:
+    """What was counted of a grid, as the machine code makes it; nothing of the caches.
+
+    Attributes:
+        tally: The counters of each instruction of the PTX.
+        counters: The counters of the whole grid.
+        instructions: The instructions of the machine code, or of the PTX where there is none.
+        integers: Integer operations by source line and pipe.
+        listing: The machine code, instruction by instruction; empty where there is none.
+    """
+
+    tally: Tally
+    counters: Counters
+    instructions: InstructionCounters
+    integers: Mapping[int, Mapping[str, int]]
+    listing: tuple[ListedInstruction, ...]
+
+
+def _grid_counts(
+    graph: FlowGraph | DisassemblyError,
+    program: Program,
+    tally: Tally,
+    attempts: Mapping[int, Attempts],
+    copies: async_copies.CopyCosts,
+) -> _GridCounts:
+    """Add up what the machine code does, and give the tally its accesses to shared memory."""
+    executed = _executed_code(graph, program, tally, attempts)
+    own_loads = _count_machine_accesses(executed, program, tally)
+    written = with_swaps(executed, program, copies.with_wavefronts(tally))
+    instructions = instruction_counters(executed, program, tally)
+    listing: tuple[ListedInstruction, ...] = ()
+    if isinstance(executed, DisassemblyError):
+        integers = totals.integer_operations(program, tally)
+    else:
+        integers = integer_operations(executed, program)
+        listing = listed_instructions(executed, program)
+    by_pipe = {
+        counter: sum(line.get(counter.removeprefix("iop_"), 0) for line in integers.values())
+        for counter in INTEGER_COUNTERS.values()
+    }
+    counters = totals.total_counters(program, written, own_loads).replace_named(
+        **by_pipe,
+        warp_instructions=instructions.warp_instructions,
+        thread_instructions=instructions.thread_instructions,
+    )
+    return _GridCounts(written, counters, instructions, integers, listing)
+
+
+def _warp_clocks(
+    program: Program,
+    block: representative_block.RepresentativeBlock,
+    counters: Counters,
+    properties: DeviceProperties,
+) -> tuple[float, float]:
+    """The clocks of the critical path of blocks that touch memory, and of the others."""
+    latencies = _mean_latencies(counters, properties)
+    active = warp_clocks(program, block.path, latencies)
+    if block.idle_path is block.path:
+        return active, active
+    return active, warp_clocks(program, block.idle_path, latencies)
 
 
 def _with_launch_reads(
