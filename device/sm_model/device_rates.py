@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from memlab.device.machine_code.instructions import INSTRUCTION_BYTES
 from memlab.device.occupancy import resident_blocks
 from memlab.device.properties import (
     SECTOR_BYTES,
@@ -58,6 +59,11 @@ _CLUSTER_BARRIER_CLOCKS = {"2": 67.8, "4": 72.6, "8": 76.4, "16": 77.9}
 cluster: on an H200 (`benchmarks/cluster_times.cu`, driver 580.159.04, 2026-11-26),
 `barrier.cluster` with `.relaxed` arrivals by one warp of each block came each 73.8, 78.6, 82.4 and
 83.9 clocks, of which the arrival takes 2 and the instructions 4."""
+_COLD_CODE_BYTES_PER_CLOCK = float(INSTRUCTION_BYTES)
+"""An instruction per clock, as a scheduler issues them, where the device gives no other figure."""
+_PREFETCHED_LINES = 8
+"""Lines of code that are fetched behind one that is not there. Assumed: Huerta et al. suspect a
+stream buffer, of some 16 entries ("Analyzing Modern NVIDIA GPU Cores", MICRO 2025)."""
 _MIXED_SHARE = 1 / 3
 """Of traffic that is written, from which reads wait as long for writes as at a half
 (`tests/data/h200-loaded.csv`)."""
@@ -141,8 +147,9 @@ def device_rates(
         l2_latencies=np.maximum(l2_latencies - BEFORE_L1_CLOCKS, 0.0),
         dram_latencies=np.maximum(dram_latencies - BEFORE_L1_CLOCKS, 0.0),
         fetch_latency=prefetched_clocks(properties),
-        fetch_interval=CODE_LINE_BYTES / (properties.cold_code_bytes_per_clock or 16.0),
-        fetch_ahead=8,
+        fetch_interval=CODE_LINE_BYTES
+        / (properties.cold_code_bytes_per_clock or _COLD_CODE_BYTES_PER_CLOCK),
+        fetch_ahead=_PREFETCHED_LINES,
         arrival_clocks=ARRIVAL_CLOCKS,
         far_arrival_clocks=message_clocks("arrival", profile),
         least_sectors=_lone_sectors(properties),
@@ -240,7 +247,7 @@ def dram_latency_table(properties: DeviceProperties) -> Floats:
         (float(name[1:]) / 100, clocks)
         for name, clocks in properties.dram_latency_quantiles_clocks.items()
     )
-    shares = (np.arange(256) + 0.5) / 256
+    shares = (np.arange(QUANTILES) + 0.5) / QUANTILES
     if len(known) > 1:
         at, clocks = zip(*known, strict=True)
         table = np.interp(shares, at, clocks)

@@ -43,12 +43,12 @@ _QUARTER_RATE_LANES = 16.0
 _TENSOR_SHARE = 0.629
 """The share of the peak that `mma.sync` reaches on Hopper (Luo et al., "Benchmarking and
 Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", arXiv 2402.13499)."""
+_UNKNOWN_TENSOR_CLOCKS = 8.0  # of a matrix instruction, where the device gives no peak
 _HOPPER = 9
 _SPECIAL_LATENCY_CLOCKS = 24.0
 """Of S2R, shuffles and MUFU, from issue to use (Jia et al., arXiv 1804.06826 and 1903.07486: 20 to
 25 clocks on Volta and Turing)."""
 _CONVERSION_LATENCY_CLOCKS = 14.0  # ibid.
-_FENCE_LATENCY_CLOCKS = 300.0
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,7 @@ def issue_of(step: MachineInstruction, properties: DeviceProperties) -> Issue:
     if is_device_fence(step):
         return Issue(Kind.VARIABLE, Unit.MISCELLANEOUS, _FENCE_BUSY_CLOCKS, _FENCE_CLOCKS)
     if name in _FENCES:
-        l2 = properties.l2_latency_clocks or _FENCE_LATENCY_CLOCKS
-        return Issue(Kind.VARIABLE, Unit.MISCELLANEOUS, 1.0, l2)
+        return Issue(Kind.VARIABLE, Unit.MISCELLANEOUS, 1.0, properties.l2_latency_clocks or 0.0)
     if name == "WARPGROUP" and "DEPBAR" in opcode:
         return Issue(Kind.AWAIT_PRODUCTS, Unit.MISCELLANEOUS, 1.0)
     if name in _COPIES and ".S.S" in opcode:
@@ -282,13 +281,11 @@ def _width(opcode: str) -> int:
 
 def _memory(step: MachineInstruction, properties: DeviceProperties) -> Issue:
     """Global and local accesses: the latency is that of an L1 hit."""
-    width, name = _width(step.opcode), step.name
+    kind = Kind.STORE if step.name in _STORES else Kind.ATOMIC
+    if step.name in _LOADS:
+        kind = Kind.LOAD
     l1 = properties.l1_latency_clocks or 0.0
-    address = ADDRESS_CLOCKS
-    if name in _LOADS:
-        return Issue(Kind.LOAD, Unit.MEMORY, address, l1, width)
-    kind = Kind.STORE if name in _STORES else Kind.ATOMIC
-    return Issue(kind, Unit.MEMORY, address, l1, width)
+    return Issue(kind, Unit.MEMORY, ADDRESS_CLOCKS, l1, _width(step.opcode))
 
 
 def _shared(step: MachineInstruction, properties: DeviceProperties) -> Issue:
@@ -343,7 +340,7 @@ def tensor_clocks(opcode: str, properties: DeviceProperties) -> float:
     if measured is None:
         peak, clock = properties.tensor_flop_per_s.get(kind), properties.tensor_clock_hz
         if not peak or not properties.multiprocessor_count:
-            return 8.0
+            return _UNKNOWN_TENSOR_CLOCKS
         clock = clock or properties.clock_rate_hz or 1.0
         measured = peak / clock / properties.multiprocessor_count
         if properties.compute_capability[0] == _HOPPER and not group:
