@@ -27,6 +27,7 @@ from memlab.kernels.user.arguments.specifications import (
     NUMPY_DTYPES,
     POINTERS,
     ROLES,
+    SHORT_DTYPES,
     STRUCTURE,
     TENSOR_MAP,
     AliasSpecification,
@@ -50,6 +51,9 @@ _OBJECT_PATTERN = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 """A texture, surface or tensor map, maybe by another word or behind a colon."""
+_C_TYPES = {"half": "f16", "float": "f32", "double": "f64", "int": "i32", "unsigned": "u32"}
+_OTHER_NAMES = {**SHORT_DTYPES, **_C_TYPES}
+"""Types by their names in NumPy and C."""
 _EXAMPLES = "write f32=2.0, i32[1024], inout:f32[64,64]=ones or f32[]=@x.npy"
 
 
@@ -98,7 +102,11 @@ def parse_specification(text: str) -> Specification:
         )
     if kind not in (*NUMPY_DTYPES, STRUCTURE, POINTERS):
         known = [*NUMPY_DTYPES, STRUCTURE, POINTERS, *views.VIEW_KINDS, TENSOR_MAP, NULL]
-        raise UsageError(f"{text!r} has the unknown type {kind!r}: {suggest_nearest(kind, known)}")
+        named = f"leave out {kind}=, arguments are given without names, in the kernel's order"
+        hint = suggest_nearest(kind, known, "" if value is None else named)
+        if kind in _OTHER_NAMES:
+            hint = f"write {_OTHER_NAMES[kind]} for it"
+        raise UsageError(f"{text!r} has the unknown type {kind!r}: {hint}")
     if role is not None and role not in ROLES:
         raise UsageError(f"{text!r} has the unknown prefix {role!r}: use in:, out: or inout:")
     if shape is not None:

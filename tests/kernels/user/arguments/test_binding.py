@@ -159,7 +159,8 @@ def test_every_filling_is_understood(text: str, fill: Any) -> None:
         (0, "f32", "has no value and no dimensions: write f32=2.0 for a scalar, f32[N]"),
         (0, "f32=1e39", "'1e39' is too large for f32: use at most 3.40282347e+38"),
         (0, "f32=two", "'two' is not of type f32: write a number"),
-        (0, "float=2", "unknown type 'float'"),
+        (0, "float=2", "unknown type 'float': write f32 for it"),
+        (1, "in:float64[8]", "unknown type 'float64': write f64 for it"),
         (0, "in:f32=2", "has no dimensions: write in:f32[N]"),
         (0, "", "'' is not an argument: write f32=2.0"),
         (
@@ -171,6 +172,7 @@ def test_every_filling_is_understood(text: str, fill: Any) -> None:
         (1, "struct=1", "takes an array, got 'struct=1': write in:f32[N], or null"),
         (3, "struct=1", "takes a scalar, got 'struct=1': write i32=1"),
         (2, "out:f32[4]=zeros", "leave out =zeros, or write inout:"),
+        (0, "n=1024", "unknown type 'n': leave out n=, arguments are given without names"),
         (2, "io:f32[4]", "unknown prefix 'io': use in:, out: or inout:"),
         (
             0,
