@@ -196,9 +196,31 @@ def test_clocks_of_hopper_are_of_the_launches_and_columns_of_the_table() -> None
     launches = []
     for name, sizes in hopper_clocks.LAUNCHES:
         assert hopper_clocks.prepared(name, sizes, h100).kernel == name
-        launches.append(f"{name} {'x'.join(map(str, sizes.values()))}")
+        launches.append(hopper_clocks.launch_text(name, sizes))
     with (REPOSITORY / "docs" / "results" / "h100-hopper-clocks.csv").open() as file:
         head, *rows = (line.split(",") for line in file)
     assert head[0] == "launch"
     assert [name.strip() for name in head[2:]] == [*hopper_clocks.METRICS]
     assert [row[0] for row in rows[: len(launches)]] == launches
+
+
+@pytest.mark.parametrize(
+    ("table", "launches", "metric"),
+    [
+        ("docs/results/h200-hopper-clocks.csv", 22, "dram__cycles_elapsed.max"),
+        ("docs/results/h200-hopper-repeats.csv", 20, "lrc__lts2lrc_sectors_op_read.sum"),
+        ("docs/results/h200-hopper-stalls.csv", 19, "smsp__issue_active.avg"),
+        ("tests/data/h200-hopper-waves.csv", 15, "lts__t_sectors_srcunit_tex_op_read.sum"),
+    ],
+)
+def test_a_table_of_hopper_can_be_counted_again(table: str, launches: int, metric: str) -> None:
+    path, h200 = REPOSITORY / table, load_datasheet("h200")
+    found, metrics = hopper_clocks.table_of(path)
+    assert len(found) == launches
+    for name, sizes in found:
+        assert hopper_clocks.prepared(name, sizes, h200).kernel == name
+    assert [hopper_clocks.launch_text(*launch) for launch in found] == list(
+        dict.fromkeys(line.split(",")[0] for line in path.read_text().splitlines()[1:])
+    )
+    assert metric in metrics.values()
+    assert all("." in name for name in metrics.values())

@@ -37,9 +37,6 @@ def test_the_clock_settles_exponentially_between_no_load_and_full_load() -> None
 
 def measured(table: str, tf32_load: float) -> list[tuple[float, float, float]]:
     """Seconds, the mean clock, and the load of the tensor cores of launches under ncu."""
-    duration, clocks = "duration_ns", "sm_clocks"
-    if table == "h200-hopper-repeats.csv":
-        duration, clocks = "gpu__time_duration.sum", "sm__cycles_elapsed.max"
     found = []
     with (RESULTS / table).open(newline="") as file:
         for row in csv.DictReader(file):
@@ -49,9 +46,9 @@ def measured(table: str, tf32_load: float) -> list[tuple[float, float, float]]:
                 continue
             flop = 2 * size[0] ** 3 * (1 + (kernel == "wgmma-tf32"))
             if kernel.startswith("attention"):
-                tokens, heads, head_size = size if len(size) == 3 else (*size, 16, 128)
+                tokens, heads, head_size = size
                 flop = 4 * tokens**2 * heads * head_size
-            seconds, elapsed = float(row[duration]) * 1e-9, float(row[clocks])
+            seconds, elapsed = float(row["duration_ns"]) * 1e-9, float(row["sm_clocks"])
             load = flop / FLOP_PER_CLOCK / elapsed
             if kernel == "wgmma-tf32":
                 load *= tf32_load
