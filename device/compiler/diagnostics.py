@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from memlab.device.compiler import headers
-from memlab.device.properties import version_text
+from memlab.device.properties import architecture_name
 from memlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def error_from_log(
     # The compiler reads the name expression from a file of its own.
     log = log.replace("__nv_name_map", f"the name {unit.name_expression!r}")
     log = _errors_first(log, unit.source_name)
-    target = f"{unit.source_name} with {compiler} for {version_text(unit.architecture)}"
+    target = f"{unit.source_name} with {compiler} for {architecture_name(unit.architecture)}"
     advice = _advice(log, left_out, nvcc_advice)
     advice = advice or f"could not compile {target}: correct the lines it names"
     first = "\n".join(_messages(log)[0]) if log else ""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from memlab.device.properties import WARP_SIZE
 from memlab.roofline.advice.case import AdviceCase, Recommendation
 from memlab.roofline.units import si_text
 
 if TYPE_CHECKING:
     from memlab.device.measurement import Measurement
 
-WARP_LANES = 32
 BANK_COUNT = 32
 
 
@@ -61,7 +61,7 @@ def _worst_line_text(measurement: Measurement, excessive: int) -> str:
         block = " x ".join(str(extent) for extent in measurement.block if extent > 1)
         return (
             f"{line}, where a warp covers {rows} rows of the {block} block: if its lanes access "
-            f"neighbouring words along a row, padding does not help, but a block {WARP_LANES} wide "
+            f"neighbouring words along a row, padding does not help, but a block {WARP_SIZE} wide "
             "removes the conflicts"
         )
     return (
@@ -78,6 +78,6 @@ def rows_per_warp(block: tuple[int, int, int]) -> int:
     """
     threads, width = math.prod(block), next((extent for extent in block if extent > 1), 1)
     return max(
-        (min(first + WARP_LANES, threads) - 1) // width - first // width + 1
-        for first in range(0, threads, WARP_LANES)
+        (min(first + WARP_SIZE, threads) - 1) // width - first // width + 1
+        for first in range(0, threads, WARP_SIZE)
     )

@@ -69,7 +69,7 @@ def test_an_error_names_file_and_line_and_ends_with_a_next_step(without_nvcc):
     assert 'my kernel.cu(3): error: identifier "missing" is undefined' in caught.value.log
     message, _, advice = str(caught.value).rpartition("\n")
     assert message == caught.value.log
-    assert re.fullmatch(r"could not compile my kernel.cu with NVRTC 13.\d for 9.0: .*", advice)
+    assert re.fullmatch(r"could not compile my kernel.cu with NVRTC 13.\d for sm_90: .*", advice)
 
 
 @pytest.mark.parametrize(
