@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from memlab.device.gpu.calibration import clusters, contention, launches, loaded, memory, pipes
@@ -26,22 +26,36 @@ if TYPE_CHECKING:
 
 Benchmark = Callable[[BenchmarkSession], Iterator[RawSample]]
 
-GROUPS: tuple[tuple[Benchmark, ...], ...] = (
-    (pipes.measure_pipes, pipes.measure_lane_loads, pipes.measure_barriers),
-    (pipes.measure_tensor_cores,),
-    (memory.measure_ceilings,),
-    (memory.measure_chases, memory.measure_reach),
-    (memory.measure_random_latencies, memory.measure_random_rates),
-    (memory.measure_ports,),
-    (loaded.measure_loaded_latency,),
-    (contention.measure_global_atomics, contention.measure_shared_atomics),
-    (launches.measure_block_starts, launches.measure_turnaround, launches.measure_warp_starts),
-    (clusters.measure_groups,),
-    (launches.measure_code,),
+
+@dataclass(frozen=True)
+class Group:
+    """Micro-benchmarks that share a process on the GPU.
+
+    Attributes:
+        steps: About how many steps they report, for the progress.
+        benchmarks: The micro-benchmarks.
+    """
+
+    steps: int
+    benchmarks: tuple[Benchmark, ...]
+
+
+GROUPS = (
+    Group(26, (pipes.measure_pipes, pipes.measure_lane_loads, pipes.measure_barriers)),
+    Group(10, (pipes.measure_tensor_cores,)),
+    Group(11, (memory.measure_ceilings,)),
+    Group(2, (memory.measure_chases, memory.measure_reach)),
+    Group(16, (memory.measure_random_latencies, memory.measure_random_rates)),
+    Group(20, (memory.measure_ports,)),
+    Group(27, (loaded.measure_loaded_latency,)),
+    Group(6, (contention.measure_global_atomics, contention.measure_shared_atomics)),
+    Group(
+        10,
+        (launches.measure_block_starts, launches.measure_turnaround, launches.measure_warp_starts),
+    ),
+    Group(1, (clusters.measure_groups,)),
+    Group(9, (launches.measure_code,)),
 )
-"""The micro-benchmarks; those of one group share a process on the GPU."""
-STEPS = (26, 10, 11, 2, 16, 20, 27, 6, 10, 1, 9)
-"""About how many steps each group reports, for the progress."""
 GROUP_LIMIT_S = 60.0
 """The limit of a group, seconds: no further micro-benchmark of it is started after it."""
 LOCAL_FIGURES = frozenset({*MACHINE_FIGURES, "uuid", "driver_release"})
@@ -95,8 +109,10 @@ def calibrate_gpu(
     """
     started = time.monotonic()
     samples, failures = list[RawSample](), list[Failure]()
+    steps = sum(group.steps for group in GROUPS)
     for number, group in enumerate(GROUPS):
-        done, share = sum(STEPS[:number]) / sum(STEPS), STEPS[number] / sum(STEPS)
+        before = sum(earlier.steps for earlier in GROUPS[:number])
+        done, share = before / steps, group.steps / steps
 
         def report(
             what: str, fraction: float | None = None, done: float = done, share: float = share
@@ -109,7 +125,7 @@ def calibrate_gpu(
                 _measure_group, index, properties, number, progress=report
             )
         except MemlabError as error:
-            taken, failed = [], [Failure(_name(part), str(error)) for part in group]
+            taken, failed = [], [Failure(_name(part), str(error)) for part in group.benchmarks]
         samples += taken
         failures += failed
     if not samples:
@@ -158,9 +174,10 @@ def _measure_group(
     """The worker's task: run the micro-benchmarks of one group, as far as they go."""
     samples, failures = list[RawSample](), list[Failure]()
     started = time.monotonic()
+    group = GROUPS[number]
     with GpuSession(index, link, memlab_kernels=True) as session:
-        for benchmark in GROUPS[number]:
-            bench = BenchmarkSession(session, link, properties, steps=STEPS[number])
+        for benchmark in group.benchmarks:
+            bench = BenchmarkSession(session, link, properties, steps=group.steps)
             if time.monotonic() - started > GROUP_LIMIT_S:
                 failures.append(Failure(_name(benchmark), "the time for its group was over"))
                 continue
