@@ -48,8 +48,3 @@ class LineStalls:
     def warp_time(self) -> float:
         """The share of the time of all warps, 0 to 1."""
         return sum(self.stalls.values())
-
-    @property
-    def main_stalls(self) -> list[tuple[str, float]]:
-        """The reasons with their shares, the largest first."""
-        return sorted(self.stalls.items(), key=lambda stall: -stall[1])
