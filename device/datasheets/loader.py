@@ -204,7 +204,7 @@ def _check_sources(sources: Mapping[str, Any], figures: Mapping[str, Any], file:
 
 
 def _typed_value(field: str, entry: Mapping[str, Any], hints: Mapping[str, Any], file: str) -> Any:
-    """Convert a figure to its field's type: TOML has no tuples, and may write 1 for 1.0."""
+    """Convert a figure to its field's type: TOML has no tuples; 1 and 1.0 may stand for each other."""
     if field not in hints:
         raise UsageError(f"{file}: unknown figure {field!r}: {suggest_nearest(field, hints)}")
     value = entry["value"]
@@ -218,6 +218,8 @@ def _typed_value(field: str, entry: Mapping[str, Any], hints: Mapping[str, Any],
             return {key: float(number) for key, number in value.items()}
     elif kind is float and type(value) in numbers:
         return float(value)
+    elif kind is int and type(value) is float and value.is_integer():
+        return int(value)  # 1.98e9 is a clock in Hz
     elif kind is type(value):
         return value
     wanted = {tuple: f"a list of {len(parts)} int", Mapping: "a table of numbers"}

@@ -282,6 +282,14 @@ def test_the_error_of_a_users_file_names_file_figure_value_and_next_step(
     assert "\n" not in str(caught.value)
 
 
+def test_a_whole_number_may_have_an_exponent(hand_written):
+    text = HAND_WRITTEN.replace("1_710_000_000", "1.71e9")
+    clock_hz = loader.read_datasheet(hand_written(text)).clock_rate_hz
+    assert (clock_hz, type(clock_hz)) == (1_710_000_000, int)
+    with pytest.raises(UsageError, match=r"clock_rate_hz must be int, got 1710000000\.5"):
+        loader.read_datasheet(hand_written(text.replace("1.71e9", "1710000000.5")))
+
+
 def test_every_figure_with_a_fraction_has_a_range():
     """The time is computed from them: one in another unit would make it wrong without a word."""
     hints = get_type_hints(DeviceProperties)
