@@ -204,7 +204,7 @@ def _check_sources(sources: Mapping[str, Any], figures: Mapping[str, Any], file:
 
 
 def _typed_value(field: str, entry: Mapping[str, Any], hints: Mapping[str, Any], file: str) -> Any:
-    """Convert a figure to its field's type: TOML has no tuples; 1 and 1.0 may stand for each other."""
+    """Convert a figure to its field's type: TOML has no tuples, and 1 may be 1.0."""
     if field not in hints:
         raise UsageError(f"{file}: unknown figure {field!r}: {suggest_nearest(field, hints)}")
     value = entry["value"]
