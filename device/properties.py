@@ -204,9 +204,6 @@ class DeviceProperties(Presentable):
         shared_atomic_latency_clocks: From an integer atomic in shared memory to its value.
         shared_atomic_lanes_per_clock_per_sm: Lanes served, each in a bank of its own.
         shared_atomic_same_address_clocks: Clocks per lane of warps that all add to one word.
-        shared_float_rounds_by_warps: Rounds of a warp that adds to a float in shared memory, for
-            each lane of the block that adds to it at the same time, by the warps that do so and the
-            warps on the SM, `8x64`.
         block_start_clocks_by_threads: SM clocks from the start of one block to that of the next, of
             a grid of empty blocks over the whole device, by threads per block.
         block_turnaround_clocks: From the end of a block to the start of the block that replaces it,
@@ -353,7 +350,6 @@ class DeviceProperties(Presentable):
     shared_atomic_latency_clocks: float | None = None
     shared_atomic_lanes_per_clock_per_sm: float | None = None
     shared_atomic_same_address_clocks: float | None = None
-    shared_float_rounds_by_warps: Mapping[str, float] = field(default_factory=dict)
     block_start_clocks_by_threads: Mapping[str, float] = field(default_factory=dict)
     block_turnaround_clocks: float | None = None
     warp_start_clocks: float | None = None

@@ -78,7 +78,6 @@ the wrong figure."""
 KEYS = {
     "l2_merged_later_reads": "4x1x16",
     "l2_merging_sms": "16",
-    "shared_float_rounds_by_warps": "8x64",
 }
 """What keys of tables by numbers look like, where that is not one number, as in `_by_` tables."""
 

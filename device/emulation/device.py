@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 
 from memlab.device import time_model
@@ -24,7 +24,7 @@ from memlab.device.emulation.atomic_passes import count_atomic_passes, with_sums
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulation.line_stalls import clocks_per_instruction, line_stalls
 from memlab.device.emulation.machine_profile import LaunchCounts, machine_profile
-from memlab.device.emulation.shared_retries import observe_attempts
+from memlab.device.emulation.shared_retries import attempts_alone, observe_additions
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.models import address_streams
 from memlab.device.emulator.models.access_levels import AccessLevels
@@ -42,7 +42,7 @@ from memlab.device.machine_code.executed_code import (
 )
 from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.listing import ListedInstruction
-from memlab.device.machine_code.retries import Attempts, retried_lines
+from memlab.device.machine_code.retries import Attempts, SharedAdditions, retried_lines
 from memlab.device.machine_code.shared_accesses import (
     count_machine_accesses,
     loads_of_atomics,
@@ -288,7 +288,9 @@ def emulate(
     block = representative_block.find_representative(execution, block, sectors, counted)
     extremes = representative_block.extreme_warps(execution)
     copies = async_copies.observe_copies(execution, block.stream.origin)
-    attempts = _attempts(graph, execution, block, resident, properties)
+    additions = _additions(graph, execution, block)
+    attempts = attempts_alone(additions)
+    _count_machine_accesses(graph, program, tally)
     grid = _grid_counts(graph, program, tally, attempts, copies)
     active = address_streams.ActiveRegion(block.region, block.stream.equivalent_blocks(sectors))
     allocation = block_allocation(properties, block_requirements(launch, compiled.resources))
@@ -316,15 +318,25 @@ def emulate(
     profile = None
     if not isinstance(graph, DisassemblyError):
         fetches = copies.fetches_per_sector
-        profile = machine_profile(
-            graph,
-            LaunchCounts(program, tally, counters, cached.levels, contention, fetches, attempts),
-            block,
-            min(active.block_equivalents / launch.blocks, 1.0),
-            launch,
-            execution.work.of_whole_grid(),
-            extremes,
+        counts = LaunchCounts(
+            program, tally, counters, cached.levels, contention, fetches, attempts, additions
         )
+        describe = partial(
+            machine_profile,
+            graph,
+            block=block,
+            active_share=min(active.block_equivalents / launch.blocks, 1.0),
+            launch=launch,
+            warp_work=execution.work.of_whole_grid(),
+            extremes=extremes,
+        )
+        profile = describe(counts)
+        if profile is not None and additions.lines:  # whose rounds the simulation tells
+            slots = resident.blocks_per_sm
+            attempts |= launch_time.estimate(profile, launch.blocks, slots, properties).attempts
+            again = _grid_counts(graph, program, tally, attempts, copies)
+            counters, grid = _with_changes(again.counters, grid.counters, counters), again
+            profile = describe(replace(counts, counters=counters, attempts=attempts))
     counters = _with_launch_reads(counters, launch, compiled, properties)
     work = time_model.LaunchWork(
         blocks=launch.blocks,
@@ -379,16 +391,16 @@ def _grid_counts(
     attempts: Mapping[int, Attempts],
     copies: async_copies.CopyCosts,
 ) -> _GridCounts:
-    """Add up what the machine code does, and give the tally its accesses to shared memory."""
+    """Add up what the machine code does."""
     executed = _executed_code(graph, program, tally, attempts)
-    own_loads = _count_machine_accesses(executed, program, tally)
     written = with_swaps(executed, program, copies.with_wavefronts(tally))
     instructions = instruction_counters(executed, program, tally)
     listing: tuple[ListedInstruction, ...] = ()
+    own_loads: AccessCounts | None = None
     if isinstance(executed, DisassemblyError):
         integers = totals.integer_operations(program, tally)
     else:
-        integers = integer_operations(executed, program)
+        integers, own_loads = integer_operations(executed, program), loads_of_atomics(executed)
         listing = listed_instructions(executed, program)
     by_pipe = {
         counter: sum(line.get(counter.removeprefix("iop_"), 0) for line in integers.values())
@@ -448,28 +460,34 @@ def _executed_code(
         return reason
 
 
-def _attempts(
+def _additions(
     graph: FlowGraph | DisassemblyError,
     execution: Execution,
     block: representative_block.RepresentativeBlock,
-    resident: Occupancy,
-    properties: DeviceProperties,
-) -> dict[int, Attempts]:
-    """How often the block's lanes try at atomics that are loops, by their line of the PTX."""
+) -> SharedAdditions:
+    """What a block adds in shared memory by loops of compare-and-swap."""
     if isinstance(graph, DisassemblyError):
-        return {}
-    origin, lines = block.stream.origin, retried_lines(graph)
-    return observe_attempts(execution, origin, lines, resident.blocks_per_sm, properties)
+        return SharedAdditions()
+    return observe_additions(execution, block.stream.origin, retried_lines(graph))
+
+
+def _with_changes(counters: Counters, before: Counters, after: Counters) -> Counters:
+    """Counters with what was changed from some others to yet others."""
+    changed = {
+        item.name: getattr(after, item.name)
+        for item in fields(Counters)
+        if getattr(after, item.name) != getattr(before, item.name)
+    }
+    return replace(counters, **changed)
 
 
 def _count_machine_accesses(
-    executed: ExecutedCode | DisassemblyError, program: Program, tally: Tally
-) -> AccessCounts | None:
-    """Count the shared accesses that the machine code makes, and return the loads of atomics."""
-    if isinstance(executed, DisassemblyError):
-        return None
-    count_machine_accesses(executed, program, tally)
-    return loads_of_atomics(executed)
+    graph: FlowGraph | DisassemblyError, program: Program, tally: Tally
+) -> None:
+    """Give the tally the accesses to shared memory that the machine code makes."""
+    executed = _executed_code(graph, program, tally, {})
+    if isinstance(executed, ExecutedCode):
+        count_machine_accesses(executed, program, tally)
 
 
 def emulate_if_supported(

@@ -22,7 +22,7 @@ from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.instructions import MachineCode
 from memlab.device.machine_code.projection import project
 from memlab.device.machine_code.ptx_profile import Executed, PtxStructure, ptx_profile
-from memlab.device.machine_code.retries import Attempts, with_retries
+from memlab.device.machine_code.retries import Attempts, SharedAdditions
 from memlab.device.measurement import Counters
 from memlab.device.properties import SECTOR_BYTES
 from memlab.device.sm_model.paths import Flow
@@ -56,6 +56,7 @@ class LaunchCounts:
         contention: Where atomics meet.
         fetches_per_sector: How often loads fetch a sector from the L2; once if not given.
         attempts: Those of atomics that are loops in the machine code, by their line of the PTX.
+        additions: What these are in a block.
     """
 
     program: Program
@@ -65,6 +66,7 @@ class LaunchCounts:
     contention: Mapping[int, AtomicContention]
     fetches_per_sector: Mapping[int, float]
     attempts: Mapping[int, Attempts]
+    additions: SharedAdditions
 
     def missed_sectors(self) -> float:
         """The sectors that wait for DRAM, as the accesses of the simulation do.
@@ -170,6 +172,7 @@ def machine_profile(
         active_share=active_share if active_share < _NEARLY_ALL else 1.0,
         accesses=accesses,
         barriers=block.barriers,
+        additions=counts.additions,
         served_reads=counters.l2_read_sectors / asked if asked else 1.0,
         cluster_blocks=launch.cluster_blocks,
         unequal=_unequal_work(graph, counts, warp_work, extremes),
@@ -210,7 +213,6 @@ def _flow(graph: FlowGraph, counts: LaunchCounts, *columns: NDArray[np.int64]) -
     executions = project(graph, ptx_profile(counts.structure, executed))
     if executions is None:
         return None
-    executions = with_retries(executions, graph, counts.attempts)
     # A block that a lane executes, the warp executes; and the warp comes there by some edge.
     blocks = executions.block_warps.copy()
     blocks[(executions.block_lanes > 1 - _ROUNDING) & (blocks < 1)] = 1.0

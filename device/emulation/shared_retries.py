@@ -1,14 +1,13 @@
-"""How often lanes try to add to a float in shared memory, by the words that they add to.
+"""Which words the lanes of a block add to, where an addition in shared memory is a loop.
 
 The lanes of a warp with one word succeed one after the other, and a lane fails where another warp
-stored the word since it was loaded. Lanes of several warps that add to a word at the same time
-take less than a round each, since their warps do not go in step: `shared_float_rounds_by_warps` of
-a datasheet, measured with 1 to 32 warps, 1 to 32 lanes of each, and up to 64 warps on the SM.
+stored the word since it was loaded. So the rounds depend on the words and on when warps come to
+them, which the simulation of an SM tells (`sm_model/simulation_code.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -18,96 +17,81 @@ from memlab.device.emulation.execution import Execution
 from memlab.device.emulation.representative_block import EnoughObservedError, observe_block
 from memlab.device.emulator.machine.observer import ExecutionPolicy
 from memlab.device.emulator.program.program import ATOMIC_KINDS, Program
-from memlab.device.machine_code.retries import Attempts
-from memlab.device.properties import WARP_SIZE, DeviceProperties, figure_at
+from memlab.device.machine_code.retries import Attempts, SharedAdditions
+from memlab.device.properties import WARP_SIZE
 
 if TYPE_CHECKING:
     from memlab.device.emulator.machine.access_watch import WatchedAccess
     from memlab.device.emulator.machine.machine import Chunk
 
 _MOST_LANES = 100_000  # additions that are looked at: 0.1 s
+_NO_WORD = -1
 
 
-def observe_attempts(
-    execution: Execution,
-    block: tuple[int, int, int],
-    lines: Collection[int],
-    blocks_per_sm: int,
-    properties: DeviceProperties,
-) -> dict[int, Attempts]:
+def observe_additions(
+    execution: Execution, block: tuple[int, int, int], lines: Collection[int]
+) -> SharedAdditions:
     """Execute the first additions of a block; the outputs of the launch are lost.
-
-    The n-th addition of a warp meets the n-th ones of the block's other warps.
 
     Args:
         execution: The launch.
         block: Coordinates of the block.
         lines: Lines of the PTX whose atomics are loops in the machine code.
-        blocks_per_sm: Blocks that may be resident on an SM.
-        properties: The device. Without figures of it, warps do not hinder one another.
 
     Returns:
-        The attempts by line of the PTX; none of lines that the block did not execute.
+        The additions of those lines that the block executed.
     """
     if not lines:
-        return {}
+        return SharedAdditions()
     log = _AdditionLog(lines)
     observe_block(execution, block, log)
-    blocks = -(-execution.launch.blocks // (properties.multiprocessor_count or 1))
-    warps = execution.grid.padded_threads // WARP_SIZE * min(blocks_per_sm, blocks)
-    rounds = rounds_by_warps(properties.shared_float_rounds_by_warps, warps)
-    return {
-        line: attempts(np.concatenate(parts, axis=1), rounds)
-        for line, parts in log.additions.items()
-    }
+    warps = execution.grid.padded_threads // WARP_SIZE
+    return shared_additions(
+        {line: np.concatenate(parts, axis=1) for line, parts in log.additions.items()}, warps
+    )
 
 
-def rounds_by_warps(measured: Mapping[str, float], resident_warps: int) -> dict[str, float]:
-    """The rounds by the warps that add to a word, at the warps that are resident on an SM.
+def shared_additions(found: dict[int, NDArray[np.int64]], warps: int) -> SharedAdditions:
+    """Arrange additions by warp.
 
     Args:
-        measured: The rounds by both, `8x64`. Warps on the SM were measured in powers of two, and
-            their logarithms count.
-        resident_warps: Those on the SM.
+        found: By line: the turn of the warp, the warp, the lane and the address of each addition,
+            shape (4, additions).
+        warps: Those of the block.
     """
-    found: dict[str, dict[int, float]] = {}
-    for key, rounds in measured.items():
-        adding, resident = key.split("x")
-        found.setdefault(adding, {})[int(resident)] = rounds
-    at = np.log(resident_warps)
-    return {
-        adding: float(np.interp(at, np.log(sorted(of)), [of[number] for number in sorted(of)]))
-        for adding, of in found.items()
-    }
+    if not found:
+        return SharedAdditions()
+    addresses = np.unique(np.concatenate([of[3] for of in found.values()]))
+    words: list[list[NDArray[np.int64]]] = [[] for _ in range(warps)]
+    for turn, warp, lane, address in found.values():
+        number = np.searchsorted(addresses, address)
+        for member, listed in enumerate(words):
+            own = warp == member
+            executions = int(turn[own].max()) + 1 if own.any() else 0
+            table = np.full((executions, WARP_SIZE), _NO_WORD)
+            table[turn[own], lane[own]] = number[own]
+            listed.append(table)
+    return SharedAdditions(tuple(found), tuple(map(tuple, words)))
 
 
-def attempts(additions: NDArray[np.int64], rounds: Mapping[str, float]) -> Attempts:
-    """The attempts of lanes that add to words.
-
-    Args:
-        additions: The turn of the warp, the warp and the word of each lane, shape (3, lanes).
-        rounds: Rounds of a warp for each lane that adds to a word in a turn, by the warps that do
-            so; empty where warps do not hinder one another.
-    """
-    (turn, warp, word), mine = np.unique(additions, axis=1, return_counts=True)  # by warp
-    _, of_word = np.unique(np.stack([turn, word]), axis=1, return_inverse=True)
-    of_word = of_word.reshape(-1)
-    warps = np.bincount(of_word)
-    lanes = np.bincount(of_word, mine)
-    share = np.array([figure_at(rounds, n) or 0.0 for n in warps.tolist()])
-    needed = np.maximum((lanes * share)[of_word], mine)
-    _, of_warp = np.unique(np.stack([turn, warp]), axis=1, return_inverse=True)
-    of_warp = of_warp.reshape(-1)
-    last, groups = np.zeros((2, of_warp.max() + 1))
-    np.maximum.at(last, of_warp, needed)
-    np.maximum.at(groups, of_warp, mine)
-    # The lanes of a word leave the loop evenly over its rounds.
-    by_lanes = float((needed * (mine + 1) / 2).sum() / mine.sum())
-    return Attempts(warp=float(last.mean()), lane=by_lanes, groups=float(groups.mean()))
+def attempts_alone(additions: SharedAdditions) -> dict[int, Attempts]:
+    """The attempts of each addition, by line, where no other warp makes one fail."""
+    found = {}
+    for number, line in enumerate(additions.lines):
+        executions = np.concatenate([of[number] for of in additions.words])
+        last, rounds, lanes = 0, 0, 0
+        for words in executions:
+            _, sharing = np.unique(words[words >= 0], return_counts=True)
+            last += sharing.max(initial=0)
+            rounds += int((sharing * (sharing + 1)).sum()) // 2
+            lanes += int(sharing.sum())
+        mean = float(last / len(executions))
+        found[line] = Attempts(warp=mean, lane=rounds / lanes, groups=mean)
+    return found
 
 
 class _AdditionLog(ExecutionPolicy):
-    """Records the turn, the warp and the word of each lane that adds, by the line of the PTX."""
+    """Records the turn, the warp, the lane and the address of each addition, by line of the PTX."""
 
     is_trial: ClassVar[bool] = True
 
@@ -142,7 +126,7 @@ class _AdditionLog(ExecutionPolicy):
         if access.base is not None:
             word = word + access.base[lanes]
         turns = self._turns[index]
-        seen = np.stack([turns[warp], warp, word])
+        seen = np.stack([turns[warp], warp, lanes % WARP_SIZE, word])
         self.additions.setdefault(self._line_of[index], []).append(seen)
         turns[np.unique(warp)] += 1
         self._left -= len(lanes)

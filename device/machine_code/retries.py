@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from memlab.device.machine_code.flow_graph import EXIT, FlowGraph
 from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.machine_code.projection import Executions
@@ -17,6 +20,21 @@ _COMPARE_AND_SWAP = "ATOMS.CAST"
 SWAP_WAVEFRONTS = 2.0
 """Wavefronts of a compare-and-swap in shared memory. An H200 counted 55.4 M of `shared-floats-1`,
 which made 18.5 M loads and 18.5 M swaps (docs/results/h200-operations.csv)."""
+
+
+@dataclass(frozen=True)
+class SharedAdditions:
+    """The additions of a block in shared memory that are such loops.
+
+    Attributes:
+        lines: The line of the PTX of each.
+        words: By warp of the block and addition, the words of its executions in their order, shape
+            (executions, 32); -1 of a lane that does not add. Words are numbered from 0. Empty if
+            there are no additions.
+    """
+
+    lines: tuple[int, ...] = ()
+    words: tuple[tuple[NDArray[np.int64], ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,14 @@ _COLD_CODE_BYTES_PER_CLOCK = float(INSTRUCTION_BYTES)
 _PREFETCHED_LINES = 8
 """Lines of code that are fetched behind one that is not there. Assumed: Huerta et al. suspect a
 stream buffer, of some 16 entries ("Analyzing Modern NVIDIA GPU Cores", MICRO 2025)."""
+_PARTING_CLOCKS = 9.0
+"""What a round of a loop takes more in which some of a warp's lanes leave it: a warp alone, of
+which 2 to 32 lanes add to a float in shared memory, took 95 clocks for each of them on an H200
+(`docs/results/h200-shared-floats.csv`), of which the instructions take 86."""
+_SWAP_CLOCKS = 10.0
+"""From the start of a compare-and-swap in shared memory until loads see what it stores: with this,
+the simulation makes as many of them as an H200 counted of 1 to 32 warps whose lanes add to floats
+that 1 to 32 of each warp share (ibid.)."""
 _MIXED_SHARE = 1 / 3
 """Of traffic that is written, from which reads wait as long for writes as at a half
 (`tests/data/h200-loaded.csv`)."""
@@ -155,6 +163,8 @@ def device_rates(
         least_sectors=_lone_sectors(properties),
         cluster_clocks=cluster_clocks if profile.cluster_blocks > 1 else opening,
         remote_sector_clocks=remote_sector_clocks(profile),
+        parting_clocks=_PARTING_CLOCKS,
+        swap_clocks=_SWAP_CLOCKS,
     )
 
 

@@ -8,12 +8,13 @@ others are taken to last as long as the later ones of these.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from memlab.device import time_model
-from memlab.device.machine_code.retries import is_swap
+from memlab.device.machine_code.retries import Attempts
 from memlab.device.measurement import Occupancy, Time
 from memlab.device.properties import DeviceProperties
 from memlab.device.sm_model import unequal_work
@@ -27,6 +28,7 @@ from memlab.device.sm_model.simulation import (
     BarrierWork,
     Floats,
     Rates,
+    Rounds,
     Simulated,
     Steps,
     Workload,
@@ -51,6 +53,7 @@ class LaunchEstimate:
         steps: The instructions with their counts of issues and waits, in the simulated part.
         clock_hz: The mean SM clock.
         left_out: What the simulation left out, in words; empty for nothing.
+        attempts: Those of additions in shared memory that are loops, by their line of the PTX.
     """
 
     clocks: float
@@ -58,6 +61,7 @@ class LaunchEstimate:
     steps: Steps
     clock_hz: float
     left_out: str = ""
+    attempts: Mapping[int, Attempts] = field(default_factory=dict)
 
 
 def estimate(
@@ -90,6 +94,7 @@ def estimate(
         busiest,
         slots,
         paths.barriers,
+        profile.additions,
         turn=int(not paths.barriers.operations),
     )
     affordable = max(BUDGET // max(sum(lengths[: len(paths.active)]), 1), slots)
@@ -118,19 +123,30 @@ def estimate(
         empty.clocks,
         steps,
         clock,
-        _left_out(profile, properties, done.stuck),
+        _left_out(profile, done.stuck),
+        _attempts(profile, done.rounds),
     )
 
 
-def _left_out(profile: LaunchProfile, properties: DeviceProperties, stuck: bool) -> str:
+def _attempts(profile: LaunchProfile, rounds: Rounds) -> dict[int, Attempts]:
+    """The attempts of each addition that the simulation executed."""
+    return {
+        line: Attempts(
+            warp=float(of["warp_rounds"] / of["executions"]),
+            lane=float(of["lane_rounds"] / of["lanes"]),
+            groups=float(of["groups"] / of["executions"]),
+        )
+        for line, of in zip(profile.additions.lines, rounds, strict=True)
+        if of["lanes"]
+    }
+
+
+def _left_out(profile: LaunchProfile, stuck: bool) -> str:
     """What the simulation leaves out, in words; empty for nothing."""
     parts = []
     if stuck or profile.barriers.are_too_many:
         reason = "too many to record" if profile.barriers.are_too_many else _UNKNOWN_ORDER
         parts.append(f"waits at mbarriers and named barriers ({reason})")
-    swaps = any(is_swap(step) for step in profile.code.instructions)
-    if swaps and not properties.shared_float_rounds_by_warps:
-        parts.append("retries where another warp adds to a float in shared memory (not measured)")
     return "; ".join(parts)
 
 
@@ -143,11 +159,13 @@ class _Run:
         tensor_load: The share of their time in which the tensor cores multiply, as of
             `tensor_load`.
         stuck: As of `Simulated`.
+        rounds: As of `Simulated`.
     """
 
     clocks: float
     tensor_load: float
     stuck: bool
+    rounds: Rounds
 
 
 def _run_launch(
@@ -164,11 +182,12 @@ def _run_launch(
     blocks, slots = work.blocks, work.slots
     if affordable >= blocks:
         done = _run(with_progress(work, profile), rates)
-        return _Run(done.clocks, tensor_load(work, done.clocks, loads), done.stuck)
+        return _Run(done.clocks, tensor_load(work, done.clocks, loads), done.stuck, done.rounds)
     simulated = min(blocks % slots + (affordable // slots) * slots, blocks)
     done = _run(replace(work, blocks=simulated), rates)
     later = (blocks - simulated) * _clocks_per_block(done.starts, slots, clocks=done.clocks)
-    return _Run(done.clocks + later, tensor_load(work, done.clocks, loads), done.stuck)
+    load = tensor_load(work, done.clocks, loads)
+    return _Run(done.clocks + later, load, done.stuck, done.rounds)
 
 
 def with_progress(work: Workload, profile: LaunchProfile) -> Workload:

@@ -35,7 +35,7 @@ from memlab.device.sm_model.pipes import (
     throttle_of,
 )
 from memlab.device.sm_model.profile import Access, LaunchProfile
-from memlab.device.sm_model.records import FENCES, READ_WINDOW_CLOCKS, SCHEDULERS, Kind, Unit
+from memlab.device.sm_model.records import FENCES, NONE, READ_WINDOW_CLOCKS, SCHEDULERS, Kind, Unit
 from memlab.device.sm_model.registers import register_reads
 from memlab.device.sm_model.simulation import CODE_LINE_BYTES, Steps, empty_steps
 
@@ -87,6 +87,7 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
     """
     steps = empty_steps(len(profile.code.instructions))
     _set_banks(steps, profile.code.instructions, properties)
+    _set_additions(steps, profile)
     sites = sites_of(profile.code, profile.barriers)
     constant_passes = properties.constant_passes_per_clock_per_sm or 1.0
     load_lanes = properties.pipe_lanes_per_clock_per_sm.get("ldg")
@@ -134,9 +135,20 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
             step["serial"] = active_sms * _atomic_clocks(instruction, access, properties)
             step["least_written"] = access.sectors / step["lines"]
             step["least_written"] *= _atomic_sectors(instruction, access, properties)
-        step["written"] = profile.dram_written_sector_bytes
-        step["copies"] = instruction.name == "LDGSTS"
+        step["written"], step["copies"] = (
+            profile.dram_written_sector_bytes,
+            instruction.name == "LDGSTS",
+        )
     return steps
+
+
+def _set_additions(steps: Steps, profile: LaunchProfile) -> None:
+    """Mark the loads and the compare-and-swaps of additions in shared memory."""
+    for adding, line in enumerate(profile.additions.lines):
+        for step, instruction in zip(steps, profile.code.instructions, strict=True):
+            if instruction.ptx_line == line:
+                step["adds"] = instruction.name == "LDS"
+                step["adding"] = adding if is_swap(instruction) else NONE
 
 
 _OPERATING = (

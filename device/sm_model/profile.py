@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.machine.barrier_log import BarrierOperations
 from memlab.device.machine_code.instructions import MachineCode
+from memlab.device.machine_code.retries import SharedAdditions
 from memlab.device.properties import SECTOR_BYTES
 from memlab.device.sm_model.paths import Flow
 
@@ -100,6 +101,8 @@ class LaunchProfile:
         dram_written_share: The share of DRAM's traffic that is written.
         work_ratio: The instructions of the mean block over those of the blocks described here.
         barriers: What the warps of a block do to `mbarrier`s.
+        additions: What they add in shared memory by loops of compare-and-swap, whose further rounds
+            the flows do not have.
         served_reads: The share of the sectors that the L1s read which the L2 serves one by one; its
             request coalescer merges the others with these.
         cluster_blocks: Blocks of a cluster; 1 where blocks form none.
@@ -117,6 +120,7 @@ class LaunchProfile:
     dram_written_share: float
     work_ratio: float = 1.0
     barriers: BarrierOperations = field(default_factory=BarrierOperations)
+    additions: SharedAdditions = field(default_factory=SharedAdditions)
     served_reads: float = 1.0
     cluster_blocks: int = 1
     unequal: UnequalWork | None = None

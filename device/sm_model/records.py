@@ -134,6 +134,8 @@ class Step(Record):
     remote_latency: float  # clocks from the last of them to the result
     groups: int  # of an AWAIT: the groups that may still be under way
     copies: int  # 1 for an asynchronous copy, which COMMIT covers, or a product that ends a group
+    adding: int  # the number of the additions that it is a compare-and-swap of; NONE
+    adds: int  # 1 where it loads what a compare-and-swap compares with
     site: int  # the list of barrier operations that it takes the next one of; NONE
     line: int  # the 128-byte line of code that it lies in
     bank: int  # the line of constant memory at a fixed address that it reads; NONE
@@ -178,6 +180,10 @@ class Warp(Record):
     running: int
     slot: int
     member: int  # its place among the warps of its block; NONE if the block has no work
+    origin: int  # the place among the warps of a block whose path it has
+    unswapped: int  # a mask of the lanes that have not succeeded in an addition under way
+    tries: int  # 1 where its range is executed again; 2 where some of its lanes leave it
+    compared: float  # when it loaded the words of its addition
     loads: int  # of whole lines, so far
     stored: float  # when all its stores have left the SM
     stores: int  # so far
@@ -212,6 +218,16 @@ class Slot(Record):
     last_joined: float  # when the last of them did
     meetings: int  # times that the barrier of the cluster has opened
     met: float  # when it opened last
+
+
+class Rounds(Record):
+    """How often warps and lanes tried to add."""
+
+    executions: int  # of the addition
+    lanes: int  # that added
+    warp_rounds: int
+    lane_rounds: int
+    groups: int  # rounds in which lanes succeeded
 
 
 class Machine(Record):
@@ -271,7 +287,18 @@ class Machine(Record):
     cluster_clocks: float  # the same of the barrier of a cluster
     remote_sector_clocks: float  # of the network between SMs, this SM's share
 
+    # Additions in shared memory that are loops of compare-and-swap.
+    additions: int  # of the kernel
+    added: Pointer[int]  # WARP_SIZE words of each execution, NONE of a lane that does not add
+    first_added: Pointer[int]  # by warp of a block and addition: its first execution; one item more
+    words: int  # of a block
+    rounds: Pointer[Rounds]  # by addition
+    parting_clocks: float  # that it takes a warp of whose lanes some leave a loop
+    swap_clocks: float  # from the start of a compare-and-swap until others load what it stores
+
     # State.
+    swapped: Pointer[float]  # by slot and word: when it was changed last
+    turns: Pointer[int]  # by place of a warp and addition: its executions so far
     states: Pointer[Barrier]  # by slot and barrier
     cursors: Pointer[int]  # by place of a warp and site: the next operation
     warps: Pointer[Warp]

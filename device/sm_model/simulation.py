@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from memlab.device.emulator.codegen.compiled import Compiled
 from memlab.device.emulator.codegen.llvm import library_of
 from memlab.device.emulator.codegen.records import dtype_of
-from memlab.device.properties import SECTOR_BYTES
+from memlab.device.machine_code.retries import SharedAdditions
+from memlab.device.properties import SECTOR_BYTES, WARP_SIZE
 from memlab.device.sm_model import simulation_code
 from memlab.device.sm_model.records import (
     BANKS,
@@ -28,6 +30,7 @@ from memlab.device.sm_model.records import (
     Unit,
     Warp,
 )
+from memlab.device.sm_model.records import Rounds as RoundsRecord
 
 CODE_LINE_BYTES = 128
 """What an instruction cache loads at once (Jia et al., "Dissecting the NVIDIA Volta GPU
@@ -37,13 +40,16 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Steps = NDArray[np.void]
 """`Step` records."""
+Rounds = NDArray[np.void]
+"""`Rounds` records."""
 
 
 def empty_steps(count: int) -> Steps:
     """Records of instructions that take a clock and wait for nothing."""
     steps = np.zeros(count, dtype_of(Step))
     steps["busy"] = steps["stall"] = steps["lines"] = 1
-    steps["write"] = steps["read"] = steps["bank"] = steps["site"] = steps["curve"] = NONE
+    steps["write"] = steps["read"] = steps["bank"] = steps["site"] = NONE
+    steps["curve"] = steps["adding"] = NONE
     steps["far"], steps["sector_bytes"] = NONE, SECTOR_BYTES
     return steps
 
@@ -85,6 +91,9 @@ class Rates:
             waits for it goes on.
         far_arrival_clocks: The same of an arrival at a barrier of another block.
         cluster_clocks: The same of the barrier of a cluster.
+        parting_clocks: Clocks that a round of a loop takes more in which some lanes leave it.
+        swap_clocks: Clocks from the start of a compare-and-swap in shared memory until loads see
+            what it stores.
         remote_sector_clocks: Clocks per sector of an access to another block's shared memory.
     """
 
@@ -119,6 +128,8 @@ class Rates:
     far_arrival_clocks: float = 0.0
     cluster_clocks: float = 0.0
     remote_sector_clocks: float = 0.0
+    parting_clocks: float = 0.0
+    swap_clocks: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -147,6 +158,7 @@ class Workload:
         blocks: Blocks that the SM executes.
         slots: Blocks that it holds at once.
         barriers: What the warps do to barriers in shared memory.
+        additions: What they add in shared memory.
         turn: By how many warps the paths of a block lie behind those of the block before.
         missed_curves: By `Step.curve` and part of the launch: the factor of `Step.missed`.
         dram_curves: The same of `Step.dram`.
@@ -161,6 +173,7 @@ class Workload:
     blocks: int
     slots: int
     barriers: BarrierWork = field(default_factory=BarrierWork)
+    additions: SharedAdditions = field(default_factory=SharedAdditions)
     turn: int = 0
     missed_curves: Floats = field(default_factory=lambda: np.ones((1, 1)))
     dram_curves: Floats = field(default_factory=lambda: np.ones((1, 1)))
@@ -177,6 +190,7 @@ class Simulated:
         starts: When each block started.
         stuck: Whether warps wait at barriers in shared memory that nothing completes.
         left_sectors: Sectors of stores that left the L1, of which it merged others with these.
+        rounds: Of each of `Workload.additions`: `Rounds` records.
     """
 
     clocks: float
@@ -184,6 +198,7 @@ class Simulated:
     starts: Floats
     stuck: bool = False
     left_sectors: float = 0.0
+    rounds: Rounds = field(default_factory=lambda: np.zeros(0, dtype_of(RoundsRecord)))
 
 
 def run(work: Workload, rates: Rates) -> Simulated:
@@ -236,15 +251,15 @@ def run(work: Workload, rates: Rates) -> Simulated:
     point("states", np.zeros(slots * len(work.barriers.arrivals) + 1, dtype_of(Barrier)))
     point("cursors", np.zeros(slots * warps_per_block * sites + 1, np.int64))
     machine["barriers"], machine["sites"] = len(work.barriers.arrivals), sites
+    rounds = _point_to_additions(machine, point, work.additions, slots, warps_per_block)
     machine["warps_per_block"], machine["slots"], machine["blocks"] = (
         warps_per_block,
         slots,
         work.blocks,
     )
-    machine["active_share"], machine["turn"] = work.active_share, work.turn
+    machine["active_share"], machine["turn"], machine["random"] = work.active_share, work.turn, 1
     machine["active_due"] = 1 - work.active_share  # the first one is: some SM has it
     machine["dispatch_free"], machine["code_lines"] = rates.first_block, lines
-    machine["random"] = 1
     machine["last"] = [0, *[NONE] * (SCHEDULERS - 1)]
     for name in vars(rates).keys() & (machine.dtype.names or ()):
         machine[name] = vars(rates)[name]
@@ -257,7 +272,31 @@ def run(work: Workload, rates: Rates) -> Simulated:
         starts=starts[: int(machine["started"])],
         stuck=int(machine["running"]) > 0,
         left_sectors=float(machine["left_sectors"]),
+        rounds=rounds,
     )
+
+
+def _point_to_additions(
+    machine: NDArray[np.void],
+    point: Callable[[str, NDArray[Any]], NDArray[Any]],
+    additions: SharedAdditions,
+    slots: int,
+    warps: int,
+) -> Rounds:
+    """Describe the additions to the machine; return the records that it adds to."""
+    listed = [of for warp in additions.words for of in warp]
+    empty = np.full((1, WARP_SIZE), NONE)
+    added = np.ascontiguousarray(np.concatenate([*listed, empty]), np.int64)
+    words = int(added.max()) + 1
+    count = len(additions.lines)
+    rounds = np.zeros(count + 1, dtype_of(RoundsRecord))
+    point("added", added)
+    point("first_added", np.cumsum([0, *map(len, listed)]).astype(np.int64))
+    point("rounds", rounds)
+    point("swapped", np.full(slots * words + 1, -1.0))
+    point("turns", np.zeros(slots * warps * count + 1, np.int64))
+    machine["additions"], machine["words"] = count, words
+    return rounds[:count]
 
 
 def quantiles(values: Floats) -> Floats:

@@ -17,6 +17,7 @@ from memlab.device.emulator.codegen.records import Pointer
 from memlab.device.emulator.isa.values import S64
 from memlab.device.emulator.models.clocks import later, sooner
 from memlab.device.emulator.models.repeated_stores import FARTHEST_STORE
+from memlab.device.properties import WARP_SIZE
 from memlab.device.sm_model.records import (
     BANKS,
     GROUPS,
@@ -183,6 +184,9 @@ def _start_block(m: Machine, slot: int, clock: float) -> None:
         index = slot * m.warps_per_block + member
         origin = (member + number * m.turn) % m.warps_per_block
         warp, path = m.warps[index], m.path_of[idle + origin]
+        warp.origin, warp.unswapped, warp.tries = origin, 0, 0
+        for adding in range(m.additions):
+            m.turns[index * m.additions + adding] = 0
         warp.loads, warp.stores = 0, 0
         warp.slot, warp.stored, warp.copied, warp.committed = slot, 0.0, 0.0, 0
         for board in range(SCOREBOARDS):
@@ -385,6 +389,10 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
             done = _reach(m, step, begin)
         elif step.kind == _LOCAL:
             done = begin + step.latency
+            if step.adds:
+                warp.compared = begin
+            if step.adding >= 0:
+                _swap(m, number, step, begin)
         elif step.kind == _LOAD:
             done = _load(m, step, begin, _latency_of(m, number, warp, step))
         elif step.kind == _STORE:
@@ -538,6 +546,45 @@ def _enqueue(m: Machine, scheduler: int, step: Step, clock: float) -> float:
     m.queue_head[scheduler] = head
     m.unit_free[scheduler * _UNITS + _MEMORY] = later(clock + 1.0, queue[head])
     return begin
+
+
+@compiled(inline=False)
+def _swap(m: Machine, number: int, step: Step, begin: float) -> None:
+    """Compare and swap the words of a warp's addition.
+
+    A lane succeeds unless another one has changed its word since the warp loaded it. If one fails,
+    the warp executes its range, which is the loop, again.
+    """
+    warp = m.warps[number]
+    place = warp.origin * m.additions + step.adding
+    executions = m.first_added[place + 1] - m.first_added[place]
+    if executions == 0:
+        return
+    turn, rounds = number * m.additions + step.adding, m.rounds[step.adding]
+    execution = m.first_added[place] + m.turns[turn] % executions
+    words = m.added + execution * WARP_SIZE
+    if warp.unswapped == 0:
+        rounds.executions += 1
+        for lane in range(WARP_SIZE):
+            if words[lane] >= 0:
+                warp.unswapped |= 1 << lane
+                rounds.lanes += 1
+    rounds.warp_rounds += 1
+    left, succeeded = 0, 0
+    for lane in set_bits(warp.unswapped):
+        rounds.lane_rounds += 1
+        word = warp.slot * m.words + words[lane]
+        if m.swapped[word] > warp.compared:
+            left |= 1 << lane
+        else:
+            m.swapped[word] = begin + m.swap_clocks
+            succeeded = 1
+    rounds.groups += succeeded
+    warp.unswapped = left
+    if left == 0:
+        m.turns[turn] += 1
+    else:
+        warp.tries = 1 + succeeded
 
 
 @compiled(inline=True)
@@ -761,7 +808,12 @@ def _advance(m: Machine, number: int, warp: Warp, step: Step, clock: float) -> N
     """Go to the next instruction of a warp's path."""
     then, own = clock + float(max(step.stall, 1)) + step.resolving, warp.step
     warp.step += 1
-    if warp.step == warp.stop:
+    if warp.step == warp.stop and warp.tries:
+        if warp.tries > 1:
+            then += m.parting_clocks
+        warp.tries = 0
+        warp.step = m.ranges[2 * warp.range - 2]
+    elif warp.step == warp.stop:
         if warp.range == warp.ranges:
             _end(m, warp, clock)
             return

@@ -66,7 +66,6 @@ NOT_MEASURED = {
     "tensor_clock_hz": "the vendor's",
     "l1_cache_bytes_per_sm": "NVIDIA's documents give it exactly",
     "dram_launch_bytes": "it takes a profiler's counters of DRAM",
-    "shared_float_rounds_by_warps": "it takes a profiler's counters of compare-and-swaps",
     "tensor_load_clock_hz": "it takes a profiler's clocks of kernels",
     "tensor_load_settling_s": "it takes a profiler's clocks of kernels",
     "tensor_type_loads": "it is that of a data-center GPU of the same architecture",

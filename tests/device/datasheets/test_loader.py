@@ -181,7 +181,7 @@ def test_the_error_of_a_malformed_datasheet_names_the_place(change, message):
             "l2_merged_later_reads = { 1x4x4 = 2, 1x4x32 = 3, 2x4x4 = 2 }",
             "all combinations of the numbers in its keys, got none for 2x4x32: add it",
         ),
-        ("shared_float_rounds_by_warps = { 8x0 = 1 }", "like 8x64, got '8x0'"),
+        ("l2_merged_later_reads = { 1x0x4 = 1 }", "like 4x1x16, got '1x0x4'"),
     ],
 )
 def test_a_figure_of_another_type_is_refused(figure, message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from launches import launch_of
 
 from memlab.device.datasheets import loader
@@ -93,9 +94,10 @@ CONTENDED = """extern "C" __global__ void k(const float* a, float* out, int n) {
 
 
 def test_a_shared_float_atomic_loads_and_swaps_until_all_lanes_have_added():
-    # 2 blocks of 2 warps: 0.955 rounds of a warp for each of the 64 lanes that add to the word
-    # (docs/results/h200-shared-floats.csv); and the sum, which both warps load (predicated).
+    # 2 blocks of 2 warps: an H200 took 0.955 rounds of a warp for each of the 64 lanes that add to
+    # the word (docs/results/h200-shared-floats.csv). Both warps load the sum, too (predicated).
     counters = run(CONTENDED, 1).counters
 
-    assert counters.shared_load_instructions == round(4 * 64 * 0.955) + 2
-    assert counters.shared_atomic_instructions == round(4 * 64 * 0.955)
+    swaps = counters.shared_atomic_instructions
+    assert swaps == pytest.approx(4 * 64 * 0.955, rel=0.05)
+    assert counters.shared_load_instructions == swaps + 2

