@@ -21,6 +21,8 @@ from memlab.device.properties import WARP_SIZE
 
 REPLAYED_LANE_INSTRUCTIONS = 1_500_000_000
 """The size of what is executed again, on one core: 0.8 s at most on a server of 2022."""
+REPLAYED_BY_DATA = 3_000_000_000
+"""The same of grids whose addresses depend on data: no block stands for the others."""
 REPLAYED_WITHOUT_DATA = 6_000_000_000
 """The same of programs whose data can be left out (`without_data`) and whose blocks are resident at
 once, such as those that take tile after tile, none of which stands for the others: 4 s at most."""
@@ -58,7 +60,8 @@ def record_lines(
     cost += _LINE_COST * lines_per_block
     leaves_data_out = without_data(execution.program) is not None
     one_wave = leaves_data_out and execution.launch.blocks <= geometry.wave
-    afford = REPLAYED_WITHOUT_DATA if one_wave else REPLAYED_LANE_INSTRUCTIONS
+    afford = REPLAYED_LANE_INSTRUCTIONS if is_affine else REPLAYED_BY_DATA
+    afford = REPLAYED_WITHOUT_DATA if one_wave else afford
     blocks = _blocks(execution, int(afford / cost), geometry)
     if not blocks or (is_affine and blocks < execution.launch.blocks):
         return None

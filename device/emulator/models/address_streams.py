@@ -2,16 +2,19 @@
 
 The stream of a representative block is recorded; its neighbours in x, y and z give the stride of
 each access per step of the block index (`translate_sectors`). An access whose address depends on
-data has no such stride. It is modelled as advancing through its array in proportion to the block's
-position in launch order. That is exact for segments that follow one another, such as the rows of a
-sparse matrix, and as good as any random draw for scattered accesses. All such accesses of a block
-to one array advance together, so that reuse within the block is kept.
+data has no such stride. Where the neighbour's accesses to an array lie about as far behind as equal
+parts of the array would, they are modelled as advancing in proportion to the block's position in
+launch order: that is exact for segments that follow one another, such as the rows of a sparse
+matrix. Others, such as the pages of a cache, are scattered evenly over the array; parts in
+proportion could meet its pages again and again. All such accesses of a block to one array move
+together, so that reuse within the block is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +36,10 @@ NEIGHBORHOOD_BLOCKS = 5
 """Blocks that are recorded: one, its neighbours in x, y and z, and one that checks the strides."""
 _WINDOWS = 256  # a window must be short compared with the reuse distance that a cache can hold
 _KEYS = 2**62  # numbers of rows stay below this
+_FOLLOWING_PARTS = 8
+"""Segments that follow one another have lengths up to so many times the mean, or one in so many."""
+_GOLDEN_RATIO = (5**0.5 - 1) / 2
+"""Multiples of it, less whole numbers, are distributed evenly (Knuth, TAOCP 3, 6.4)."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,8 @@ class AccessStream:
         low: The first sector of the array that it lies in, shape (rows,).
         high: The last one, shape (rows,).
         affine: Whether its address is an affine function of the block index, shape (rows,).
+        advance: Of addresses that depend on data: how many sectors further the next block in launch
+            order accesses the array, in the median over the accesses; shape (rows,).
         windows: How many windows there are.
         sectors: Sectors of all accesses, before equal rows were merged.
         load_sectors: Sectors of cacheable loads among these.
@@ -76,6 +85,7 @@ class AccessStream:
     low: IntArray
     high: IntArray
     affine: NDArray[np.bool_]
+    advance: IntArray
     windows: int
     sectors: int
     load_sectors: int
@@ -169,7 +179,7 @@ def build_access_stream(
     """
     events = len(trace.index)
     windows = max(min(events, _WINDOWS), 1)
-    access, instruction, stride, affine = _strides_of_first_block(trace, blocks)
+    access, instruction, stride, affine, advance = _strides_of_first_block(trace, blocks)
     kinds = np.array([_flags(program, at) for at in range(len(program.steps))], np.int64)
     store, cached, reads, copied = kinds.reshape(-1, 4)[instruction].T
     window = trace.event[access] * windows // max(events, 1)
@@ -201,6 +211,7 @@ def build_access_stream(
         low=low,
         high=high,
         affine=table[:, 9].astype(np.bool_),
+        advance=_advance_by_array(trace.base[access] // SECTOR_BYTES, advance, low, arrays),
         windows=windows,
         sectors=int(count_of_access.sum()),
         load_sectors=cacheable_loads,
@@ -234,7 +245,7 @@ def _flags(program: Program, at: int) -> tuple[bool, bool, bool, bool]:
 
 def _strides_of_first_block(
     trace: GlobalAccesses, blocks: IntArray
-) -> tuple[IntArray, IntArray, IntArray, NDArray[np.bool_]]:
+) -> tuple[IntArray, IntArray, IntArray, NDArray[np.bool_], NDArray[np.float64]]:
     """The accesses of the first block, in order, with the strides of their addresses.
 
     A warp that took no part in one of the blocks cannot be compared. It gets the strides of the
@@ -242,8 +253,9 @@ def _strides_of_first_block(
 
     Returns:
         Positions among the accesses; their instructions; their strides in sectors per block in x,
-        y and z, shape (accesses, 3); whether these hold for all blocks. The strides of those that
-        are not affine are 0.
+        y and z, shape (accesses, 3); whether these hold for all blocks; and by how many sectors
+        those that are not affine differ in the next block in launch order, NaN for others. The
+        strides of those that are not affine are 0.
     """
     steps = np.diagonal(blocks[1:4] - blocks[0])
     times = (blocks[4] - blocks[0]) * steps  # steps are 1, -1 or 0
@@ -273,8 +285,10 @@ def _strides_of_first_block(
         known[instruction[compared & ~affine]] = False
         affine[others] = known[instruction[others]]
         stride[others] = stride[first[instruction[others]]]
+    # In a grid that is one block wide in x, the next block in launch order is that in y, or z.
+    advance = np.where(~affine & compared, stride[:, np.flatnonzero(steps)[:1]].sum(axis=1), np.nan)
     stride[~affine] = 0
-    return access, instruction, stride, affine
+    return access, instruction, stride, affine, advance
 
 
 def _pieces(trace: GlobalAccesses) -> IntArray:
@@ -325,21 +339,62 @@ def _array_bounds(sector: IntArray, arrays: Sequence[DeviceArray]) -> tuple[IntA
     return first[array], last[array]
 
 
-def line_shifts(
-    stream: AccessStream, lines: IntArray, order: IntArray, busy: ActiveRegion
+def _advance_by_array(
+    base: IntArray,
+    advance: NDArray[np.float64],
+    low: IntArray,
+    arrays: Sequence[DeviceArray],
 ) -> IntArray:
-    """By how many lines blocks shift accesses that are not affine, shape (blocks, arrays).
+    """How far the next block's accesses to the array of each row lie behind, in the median.
+
+    Args:
+        base: The first sector of each access.
+        advance: Of each access, in sectors; NaN for those that do not count.
+        low: The first sector of each row's array.
+        arrays: The arrays, by ascending address.
+    """
+    counted = ~np.isnan(advance)
+    first, _ = _array_bounds(base[counted], arrays)
+    by_row = np.zeros(len(low), np.int64)
+    for array in np.unique(first):
+        by_row[low == array] = np.median(advance[counted][first == array])
+    return by_row
+
+
+class ShiftedArrays(NamedTuple):
+    """How other blocks shift accesses whose addresses depend on data: in the same way by group.
+
+    Attributes:
+        group: The group of each row, shape (rows,).
+        lines: Lines of the arrays of each group, shape (groups,).
+        shifts: By how many lines each block shifts them, shape (blocks, groups).
+    """
+
+    group: IntArray
+    lines: IntArray
+    shifts: IntArray
+
+
+def shift_by_data(
+    stream: AccessStream, rows: IntArray, order: IntArray, busy: ActiveRegion
+) -> ShiftedArrays:
+    """Shift rows that are not affine, for the blocks at some positions.
 
     Args:
         stream: The stream of one block.
-        lines: Lines of each array, shape (arrays,).
+        rows: Numbers of the rows.
         order: The blocks' positions in launch order.
         busy: The blocks that share the arrays.
     """
-    origin = int(busy.order(np.array([stream.origin]))[0])
-    share = (order - origin) / busy.blocks
-    shifts: IntArray = np.floor(share[:, None] * lines).astype(np.int64) % lines
-    return shifts
+    size = array_lines(stream)[rows]
+    part = size * SECTORS_PER_LINE / busy.blocks
+    times = stream.advance[rows] / part
+    follows = (times >= 1 / _FOLLOWING_PARTS) & (times <= _FOLLOWING_PARTS)
+    groups, group = np.unique(2 * size + follows, return_inverse=True)
+    lines, following = np.divmod(groups, 2)
+    distance = (order - int(busy.order(np.array([stream.origin]))[0]))[:, None]
+    share = np.where(following, distance / busy.blocks, distance * _GOLDEN_RATIO % 1)
+    return ShiftedArrays(group.reshape(-1), lines, np.floor(share * lines).astype(np.int64) % lines)
 
 
 def array_lines(stream: AccessStream) -> IntArray:
@@ -365,10 +420,9 @@ def translate_sectors(stream: AccessStream, order: IntArray, busy: ActiveRegion)
         sectors = stream.low + (sectors - stream.low) % (stream.high - stream.low + 1)
     shifted = np.flatnonzero(~stream.affine)
     if shifted.size:
-        sizes, index = np.unique(array_lines(stream)[shifted], return_inverse=True)
-        shifts = line_shifts(stream, sizes, order, busy)[:, index.reshape(-1)]
+        group, lines, shifts = shift_by_data(stream, shifted, order, busy)
         sectors[:, shifted] = wrap_sectors(
-            stream.sector[shifted], stream.low[shifted], shifts, sizes[index.reshape(-1)]
+            stream.sector[shifted], stream.low[shifted], shifts[:, group], lines[group]
         )
     return sectors
 

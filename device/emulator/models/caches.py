@@ -23,10 +23,9 @@ from memlab.device.emulator.models.address_streams import (
     AccessStream,
     ActiveRegion,
     IntArray,
-    array_lines,
     distinct,
     distinct_rows,
-    line_shifts,
+    shift_by_data,
     translate_sectors,
     wrap_sectors,
 )
@@ -585,9 +584,8 @@ def _row_groups(stream: AccessStream, order: IntArray, busy: ActiveRegion) -> It
     strides, group = distinct_rows(stream.stride[affine])
     for number, stride in enumerate(strides):
         yield _RowGroup(affine[group == number], distinct(distance @ stride), 0)
-    sizes, group = np.unique(array_lines(stream)[by_data], return_inverse=True)
-    shifts = line_shifts(stream, sizes, order, busy)
-    for number, size in enumerate(sizes.tolist()):
+    group, lines, shifts = shift_by_data(stream, by_data, order, busy)
+    for number, size in enumerate(lines.tolist()):
         yield _RowGroup(by_data[group == number], distinct(shifts[:, number]), size)
 
 

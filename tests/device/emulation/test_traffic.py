@@ -62,6 +62,17 @@ GATHER = """extern "C" __global__ void k(const int *index, const float *x, float
     y[i] = x[index[i]];
 }
 """
+PAGES = """extern "C" __global__ void k(const int *table, const float *x, float *y)
+{
+    int head = blockIdx.x, sequence = blockIdx.y;
+    float sum = 0;
+    for (int k = 0; k < 32; ++k) {
+        const float *page = x + (table[sequence * 32 + k] * 8 + head) * 512;
+        sum += page[threadIdx.x] + page[256 + threadIdx.x];
+    }
+    y[(sequence * 8 + head) * blockDim.x + threadIdx.x] = sum;
+}
+"""
 EXPAND = """extern "C" __global__ void k(const int *rowptr, const int *col, const int *level,
                                          int *next, int rows)
 {
@@ -245,6 +256,37 @@ def test_blocks_on_one_multiprocessor_share_what_they_gather() -> None:
     assert measured.occupancy.blocks_per_sm == 8
     expected = read + index.size * 4 // SECTOR
     assert measured.counters.l2_read_sectors == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize("executed", [True, False], ids=["executed", "large"])
+def test_pages_that_a_table_names_are_read_where_they_lie(
+    executed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """32 sequences of 32 pages of 640, each of 2 KiB for each of 8 heads; a block for each head."""
+    if not executed:
+        monkeypatch.setattr(executed_addresses, "REPLAYED_BY_DATA", 0)
+        monkeypatch.setattr(executed_addresses, "REPLAYED_LANE_INSTRUCTIONS", 0)
+    table = np.random.default_rng(4).integers(0, 640, 32 * 32, dtype=np.int32)
+    x = np.ones(640 * 8 * 512, np.float32)
+    y = Buffer("y", (256 * THREADS,), "float32", "out")
+
+    launch = launch_of(PAGES, array_of("table", table), array_of("x", x), y)
+    read = run(replace(launch, grid=(8, 32, 1)))
+
+    once = len(np.unique(table)) * 8 * 512 * 4 + table.nbytes
+    assert read.counters.dram_read_bytes == pytest.approx(once, rel=0.001 if executed else 0.15)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_of_a_large_sparse_matrix_are_read_once(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too many blocks to be executed again: rows of as many elements in the mean."""
+    monkeypatch.setattr(executed_addresses, "REPLAYED_BY_DATA", 0)
+    matrix = rows_of_lengths(np.random.default_rng(seed).integers(0, 26, 50_000), seed)
+    once = SECTOR * len(np.unique(np.concatenate(read_by_blocks(matrix))))
+
+    assert run(spmv(matrix, 196)).counters.dram_read_bytes == pytest.approx(once, rel=0.1)
 
 
 def missed(read: NDArray[np.int64], lines: int) -> int:

@@ -97,6 +97,7 @@ def stream(
         low=np.zeros(rows, np.int64),
         high=np.full(rows, ENDLESS),
         affine=np.ones(rows, np.bool_),
+        advance=np.zeros(rows, np.int64),
         windows=max(windows) + 1,
         sectors=rows,
         load_sectors=rows,
@@ -156,11 +157,11 @@ def test_affine_accesses_stay_in_their_array() -> None:
     assert moved[:, 1].tolist() == [400, 430, 460, 490, 520]
 
 
-def test_other_accesses_advance_evenly_through_their_array() -> None:
+def test_segments_of_blocks_that_follow_one_another_advance_through_their_array() -> None:
     """Arrays of 25 lines from sector 200 on and of 10 from 400 on, and 100 blocks."""
     low, high = np.array([0, 200, 200, 400]), np.array([ENDLESS, 299, 299, 439])
     made = stream([0] * 4, [100, 200, 298, 417], [(3, 0, 0)] * 4, low=low, high=high)
-    made = replace(made, affine=np.array([True, False, False, False]))
+    made = replace(made, affine=np.array([True, False, False, False]), advance=np.ones(4, int))
     block = np.arange(100)
 
     moved = address_streams.translate_sectors(made, block, all_of((100, 1, 1)))
@@ -170,6 +171,26 @@ def test_other_accesses_advance_evenly_through_their_array() -> None:
     assert (moved[:, 1] == 200 + 4 * lines).all()
     assert (moved[:, 2] == 200 + (98 + 4 * lines) % 100).all()  # round the array's end
     assert (moved[:, 3] == 400 + (17 + 4 * (block * 10 // 100)) % 40).all()
+
+
+@pytest.mark.parametrize("advance", [-1000, 0, 1000])
+def test_blocks_that_do_not_follow_one_another_scatter_over_the_pages_of_an_array(
+    advance: int,
+) -> None:
+    """Each of 512 blocks reads 64 lines of 63 of 1280 pages of 2048 lines; 2.5 pages a block."""
+    pages = np.random.default_rng(1).integers(0, 1280, 63)
+    lines = (2048 * pages[:, None] + 64 * 7 + np.arange(64)).reshape(-1)
+    made = stream([0] * len(lines), (4 * lines).tolist(), [(0, 0, 0)] * len(lines))
+    high = np.full(len(lines), 1280 * 2048 * 4 - 1)
+    made = replace(
+        made, affine=np.zeros(len(lines), bool), advance=np.full(len(lines), advance), high=high
+    )
+    read, *_ = caches.dram_bytes(
+        made, all_of((512, 1, 1)), geometry(l2_bytes=1 << 28, resident_blocks=512)
+    )
+
+    touched = 1 - np.exp(-512 * len(lines) / (1280 * 2048))  # by random draws
+    assert read == pytest.approx(touched * 1280 * 2048 * 32, rel=0.1)
 
 
 def test_launch_order_positions_are_counted_in_the_region() -> None:
