@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
@@ -18,7 +18,7 @@ from memlab.device.emulator.isa.asynchronous.warpgroup import is_product
 from memlab.device.emulator.isa.slow_paths import slow_operands
 from memlab.device.machine_code.flow_graph import EXIT, FlowGraph
 from memlab.device.machine_code.instructions import MachineInstruction
-from memlab.device.machine_code.ptx_profile import SEVERAL, PtxCount, PtxProfile
+from memlab.device.machine_code.ptx_profile import SEVERAL, PtxCount, PtxLoop, PtxProfile
 
 ACCESSES = frozenset(
     (
@@ -104,7 +104,8 @@ class UnrolledCode:
 class LoopLimit:
     """How often the header of a loop is executed at most: in all, and each time it is entered.
 
-    `usual_per_entry` is the most where all threads that enter it take as many trips as the mean.
+    `usual_per_entry` is the most where all threads that enter it take as many trips as the mean, as
+    many of them as they can in code that holds the body more often.
     """
 
     header: int
@@ -151,7 +152,7 @@ def unrolled_code(graph: FlowGraph, profile: PtxProfile) -> list[UnrolledCode]:
     return found
 
 
-def loop_limits(codes: Iterable[UnrolledCode], profile: PtxProfile) -> list[LoopLimit]:
+def loop_limits(codes: Sequence[UnrolledCode], profile: PtxProfile) -> list[LoopLimit]:
     """The limits that the trip counts of the PTX's loops set for those of the machine code."""
     limits = []
     for code in codes:
@@ -166,8 +167,31 @@ def loop_limits(codes: Iterable[UnrolledCode], profile: PtxProfile) -> list[Loop
             usual = float(math.ceil(trips / copies))
             if copies in loop.unrolled and loop.unrolled[copies].entries:
                 usual = loop.unrolled[copies].total / loop.unrolled[copies].entries
+        usual = min(usual, _remaining_trips(code, codes, loop) // copies)
         limits.append(LoopLimit(code.block, code.entering, rounds, per_entry, usual))
     return limits
+
+
+def _remaining_trips(code: UnrolledCode, codes: Iterable[UnrolledCode], loop: PtxLoop) -> float:
+    """The trips that code which holds the body more often leaves: of unequal trips, at most.
+
+    A loop of the machine code leaves fewer trips than one execution of it makes. A block is
+    executed once, if there are enough of them.
+    """
+    longer = {(other.copies, other.entering is not None) for other in codes if _holds(other, code)}
+    left = float(round(loop.trips) if loop.is_even else loop.iterations)
+    for copies, repeats in sorted(longer, reverse=True):
+        if loop.is_even:
+            left -= copies * (left // copies if repeats else left >= copies)
+        else:
+            fewer = min(left, copies - 1.0)
+            left = fewer if repeats else max(left - copies, fewer)
+    return left
+
+
+def _holds(longer: UnrolledCode, code: UnrolledCode) -> bool:
+    """Whether code holds more copies of the same loop than another one."""
+    return longer.loop == code.loop and longer.copies > code.copies
 
 
 def round_limits(codes: Iterable[UnrolledCode], profile: PtxProfile) -> list[RoundLimit]:
