@@ -29,6 +29,7 @@ from memlab.device.emulator.codegen.stretches import reads_clock
 from memlab.device.emulator.machine.context import Workspace
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import KernelFault
+from memlab.device.emulator.machine.tally import ChunkCounts
 from memlab.device.emulator.program.polling_loops import find_polling_loops
 from memlab.device.emulator.program.program import Program
 from memlab.device.emulator.sampling.data_dependence import has_global_atomics
@@ -113,7 +114,7 @@ def run_parts(
     take_chunk: TakeChunk,
     first_writer: int,
     deadline: Deadline,
-) -> list[tuple[int, NDArray[np.int64]]]:
+) -> list[tuple[int, ChunkCounts]]:
     """Run the blocks of some chunks in parts.
 
     Args:
@@ -124,7 +125,7 @@ def run_parts(
         deadline: Stops the parts.
 
     Returns:
-        The counts of some parts of one chunk each, with its number: `Counts.flat`.
+        The counts of some parts of one chunk each, with its number.
 
     Raises:
         ConflictError: The results may differ from those of the blocks run at once.
@@ -133,8 +134,8 @@ def run_parts(
     tasks = _tasks([-(-len(blocks) // part_blocks) for blocks in chunks], threads())
     left = iter(tasks)  # what no thread has taken yet
 
-    def run(workspace: Workspace, stop: Deadline) -> list[tuple[int, NDArray[np.int64]]]:
-        counted: list[tuple[int, NDArray[np.int64]]] = []
+    def run(workspace: Workspace, stop: Deadline) -> list[tuple[int, ChunkCounts]]:
+        counted: list[tuple[int, ChunkCounts]] = []
         used: list[Chunk] = []
         last = -1
         try:

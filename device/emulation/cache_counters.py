@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device.beside import beside
 from memlab.device.emulation import executed_addresses
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulation.multicast import sectors_to_others
@@ -254,8 +256,9 @@ def _by_stream(
     counters: Counters, stream: AccessStream, active: ActiveRegion, geometry: caches.CacheGeometry
 ) -> Counters:
     """Add the counters of the caches, by the accesses of a recorded block."""
-    l1 = caches.l1_reads(stream, active, geometry)
-    dram = caches.dram_bytes(stream, active, geometry)
+    with beside(partial(caches.dram_bytes, stream, active, geometry)) as of_l2:
+        l1 = caches.l1_reads(stream, active, geometry)
+    dram = of_l2.result()
     hits = round(counters.global_load_sectors * stream.cacheable_share * (1 - l1.miss_rate))
     lrc_reads = counters.global_load_sectors - hits
     l2_reads = round(lrc_reads * l1.coalesced_share)

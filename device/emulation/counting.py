@@ -34,7 +34,7 @@ import numpy as np
 from memlab.device.budget import Deadline, EmulationTimeoutError
 from memlab.device.emulation.block_classes import classify_blocks
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulator.machine.tally import Tally
+from memlab.device.emulator.machine.tally import ChunkCounts, Tally
 from memlab.device.emulator.sampling.block_sample import (
     BlockCoordinates,
     GridPartition,
@@ -125,15 +125,14 @@ class StratumSample:
         """The number of blocks executed so far."""
         return sum(chunk.blocks for chunk in self.executed_chunks)
 
-    def add(self, executed: Sequence[tuple[slice, Tally]]) -> None:
-        """Add the counters of chunks, with their positions among the blocks of the sample."""
-        if not executed:
-            return
-        self.tally.add(Tally.sum([tally for _, tally in executed]))
-        for positions, tally in executed:
-            cost, sectors = sum(tally.warps) * WARP_SIZE, sum_global_sectors(tally)
-            blocks = len(self.blocks[positions])
-            self.executed_chunks.append(ExecutedChunk(positions, blocks, sectors, cost))
+    def add(self, executed: Sequence[tuple[slice, ChunkCounts]]) -> None:
+        """Add the counts of chunks, with their positions among the blocks of the sample."""
+        if executed:
+            self.tally.add(ChunkCounts.sum([counts for _, counts in executed]).tally())
+        for positions, counts in executed:
+            blocks, cost = len(self.blocks[positions]), counts.lane_instructions
+            chunk = ExecutedChunk(positions, blocks, counts.global_sectors, cost)
+            self.executed_chunks.append(chunk)
 
 
 def sum_global_sectors(tally: Tally) -> int:
@@ -233,8 +232,8 @@ def _count_without_data(execution: Execution, report: Progress) -> StratumSample
     try:
         for start in range(0, len(blocks), step):
             positions = slice(start, start + step)
-            tally = execution.run(blocks[positions], deadline=deadline, program=program)
-            counted.add([(positions, tally)])
+            counts = execution.count(blocks[positions], deadline=deadline, program=program)
+            counted.add([(positions, counts)])
             report("counting", counted.done / len(blocks))
     except EmulationTimeoutError:
         return None
@@ -315,16 +314,16 @@ def _run_samples(execution: Execution, samples: Sequence[StratumSample], report:
         if all_begun and left_s < longest_s:
             return False
         try:
-            tallies = execution.run_chunks([sample.blocks[place] for sample, place in chunks])
+            counts = execution.run_chunks([sample.blocks[place] for sample, place in chunks])
         except EmulationTimeoutError as error:
             if all_begun:
                 return False
             raise execution.out_of_time(error, _executed_blocks(samples)) from None
         took_s = left_s - execution.deadline.left()
         longest_s = max(longest_s, took_s)
-        counted = list(zip(chunks, tallies, strict=True))
+        counted = list(zip(chunks, counts, strict=True))
         for sample in samples:
-            sample.add([(place, tally) for (of, place), tally in counted if of is sample])
+            sample.add([(place, of_chunk) for (of, place), of_chunk in counted if of is sample])
         report("emulating", _executed_blocks(samples) / wanted)
         if all(sample.done for sample in samples):
             in_time = int(_MOST_BETWEEN_LOOKS_S * len(chunks) / max(took_s, 1e-6))

@@ -8,6 +8,7 @@ from functools import partial
 
 from memlab.device import time_model
 from memlab.device.access_counts import AccessCounts
+from memlab.device.beside import beside
 from memlab.device.budget import Budget, EmulationMemoryError, EmulationTimeoutError
 from memlab.device.compiler.compile import CompiledKernel, code_record, compile_launch
 from memlab.device.compiler.cubin import machine_code_bytes
@@ -275,13 +276,41 @@ def emulate(
         report,
         blocks_on_device(properties, resident.blocks_per_sm, launch.cluster_blocks),
     )
-    tally = counted.tally
     execution.check_roles()
-    report("verifying", None)
+    report("verifying and modelling", None)
     whole = counted.coverage.blocks_emulated == launch.blocks
-    verification = execution.verify(whole)
     outputs = execution.outputs(whole) if keep_outputs else Outputs()
-    report("modelling caches and time", None)
+    with beside(execution.verification(whole)) as verified:
+        emulation = _model(launch, compiled, properties, resident, graph, execution, block, counted)
+    return replace(emulation, verification=verified.result(), outputs=outputs)
+
+
+def _model(
+    launch: Launch,
+    compiled: CompiledKernel,
+    properties: DeviceProperties,
+    resident: Occupancy,
+    graph: FlowGraph | DisassemblyError,
+    execution: Execution,
+    block: representative_block.RepresentativeBlock | None,
+    counted: counting.GridCounts,
+) -> Emulation:
+    """Count what a launch does in the caches, and collect what its time is modelled by.
+
+    Args:
+        launch: The launch.
+        compiled: The launch, compiled.
+        properties: The device.
+        resident: The blocks that an SM holds at once.
+        graph: The machine code, or why there is none.
+        execution: The launch in the emulator; its outputs are lost.
+        block: The recorded block; None where it is to be recorded after the others have run.
+        counted: The counters of the grid.
+
+    Returns:
+        The emulation, not verified and without its outputs.
+    """
+    program, tally = execution.program, counted.tally
     sectors = counting.sum_global_sectors(tally)
     if block is None:  # the blocks that do not run now have left what this one waits for
         block = representative_block.record_block(execution)
@@ -356,8 +385,7 @@ def emulate(
         accesses=totals.counters_by_access(program, grid.tally, accessed_arrays(launch, execution)),
         region=totals.main_region(program, tally),
         work=work,
-        verification=verification,
-        outputs=outputs,
+        verification=UNVERIFIED,
         levels=cached.levels,
         profile=profile,
         instructions=grid.instructions,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,7 +30,7 @@ from memlab.device.emulator.machine.context import Workspace
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import GlobalMemory, KernelFault, write_tracking_bytes
 from memlab.device.emulator.machine.observer import Observer
-from memlab.device.emulator.machine.tally import Tally, WarpWork, tally_of
+from memlab.device.emulator.machine.tally import ChunkCounts, Tally, WarpWork
 from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.models.address_streams import NEIGHBORHOOD_BLOCKS
 from memlab.device.emulator.program.program import (
@@ -274,17 +274,24 @@ class Execution:
         Args:
             whole: Whether all blocks were executed.
         """
+        return self.verification(whole)()
+
+    def verification(self, whole: bool) -> Callable[[], Verification]:
+        """What verifies the outputs of the executed blocks, as `verify`.
+
+        It has a copy of them, and so may run beside other uses of the execution.
+        """
         reason = self._unusable_reason(whole)
         if reason and self.launch.references:
-            return replace(UNVERIFIED, worst=reason)
+            return lambda: replace(UNVERIFIED, worst=reason)
         outputs = {}
         for output in self.launch.outputs:
             if output.name not in self.launch.references:
                 continue
             values = self.array(output).reshape(-1)
             index = np.arange(values.size) if whole else self.elements_written(output)
-            outputs[output.name] = ActualOutput(index, values if whole else values[index])
-        return verify(self.launch, self.inputs, outputs)
+            outputs[output.name] = ActualOutput(index, values.copy() if whole else values[index])
+        return partial(verify, self.launch, self.inputs, outputs)
 
     def outputs(self, whole: bool) -> Outputs:
         """Copy the outputs; of a sample of the blocks, elements that they did not write are masked.
@@ -421,7 +428,21 @@ class Execution:
         program: Program | None = None,
         cuts: Collection[int] = (),
     ) -> Tally:
-        """Execute blocks as one chunk, and return their counters.
+        """Execute blocks as one chunk, and return their counters: as `count`."""
+        return self.count(
+            blocks, observers=observers, deadline=deadline, program=program, cuts=cuts
+        ).tally()
+
+    def count(
+        self,
+        blocks: NDArray[np.int64],
+        *,
+        observers: Sequence[Observer] = (),
+        deadline: Deadline | None = None,
+        program: Program | None = None,
+        cuts: Collection[int] = (),
+    ) -> ChunkCounts:
+        """Execute blocks as one chunk, and return their counts.
 
         Args:
             blocks: The coordinates of the blocks, shape (blocks, 3).
@@ -435,31 +456,30 @@ class Execution:
             KernelFault: The kernel accessed memory out of bounds, or stopped itself (`trap`).
             EmulationTimeoutError: The time was up.
         """
-        limit = deadline or self.deadline
         is_special = bool(observers) or program is not None or bool(cuts)
-        if is_special or self.runs_in_lockstep or len(blocks) <= self._part_blocks:
-            if not self.runs_in_lockstep:
-                self._done.append(blocks)
-            return self._run_in_lockstep(blocks, observers, limit, program, cuts)
-        return self.run_chunks([blocks], deadline)[0]
+        if not is_special:
+            return self.run_chunks([blocks], deadline)[0]
+        limit = deadline or self.deadline
+        return self._run_in_lockstep(blocks, observers, limit, program, cuts)
 
     def run_chunks(
         self, chunks: Sequence[NDArray[np.int64]], deadline: Deadline | None = None
-    ) -> list[Tally]:
-        """Execute chunks of blocks, as `run` does one by one, and return the counters of each."""
+    ) -> list[ChunkCounts]:
+        """Execute chunks of blocks, as `count` does one by one, and return the counts of each."""
+        limit = deadline or self.deadline
         if self.runs_in_lockstep or sum(map(len, chunks)) <= self._part_blocks:
-            return [self.run(blocks, deadline=deadline) for blocks in chunks]
+            return [self._run_in_lockstep(blocks, (), limit, None) for blocks in chunks]
         try:
-            tallies = self._run_in_parts(chunks, deadline or self.deadline)
+            counted = self._run_in_parts(chunks, limit)
         except ConflictError:
             self.runs_in_lockstep = True
             self._chunks.clear()
             done = self._done.copy()
             self.reset()
-            tallies = self.run_chunks([*done, *chunks], deadline)[len(done) :]
+            counted = self.run_chunks([*done, *chunks], deadline)[len(done) :]
         else:
             self._done += chunks
-        return tallies
+        return counted
 
     def _run_in_lockstep(
         self,
@@ -468,29 +488,32 @@ class Execution:
         deadline: Deadline,
         program: Program | None,
         cuts: Collection[int] = (),
-    ) -> Tally:
+    ) -> ChunkCounts:
         """Execute blocks at once."""
+        if not self.runs_in_lockstep:
+            self._done.append(blocks)
         if observers or program is not None or cuts:
             chunk = self._chunk(blocks, self._workspace, None, deadline, observers, program, cuts)
         else:
             chunk = self._take_chunk(blocks, self._workspace, None, deadline)
         try:
             chunk.execute()
-            return chunk.take_tally()
+            return chunk.take_counts()
         except (KernelFault, EmulationTimeoutError) as error:
             timed_out = isinstance(error, EmulationTimeoutError)
             self._cut_short = "the time limit" if timed_out else "a fault"
             raise
 
-    def _run_in_parts(self, chunks: Sequence[NDArray[np.int64]], deadline: Deadline) -> list[Tally]:
+    def _run_in_parts(
+        self, chunks: Sequence[NDArray[np.int64]], deadline: Deadline
+    ) -> list[ChunkCounts]:
         """Execute the blocks of chunks a few at a time, on all cores.
 
         Raises:
             ConflictError: The results may differ from those of the blocks run at once.
             EmulationTimeoutError: The time was up.
         """
-        # It is compiled once, before threads use it.
-        native = native_program(self.program, (), self.source)
+        native_program(self.program, (), self.source)  # it is compiled once, before threads use it
         part_blocks = self._part_blocks
         first = self.memory.new_writers(sum(-(-len(blocks) // part_blocks) for blocks in chunks))
         try:
@@ -502,9 +525,7 @@ class Execution:
         if (arrays["loaded"] & arrays["stored"]).any():
             raise ConflictError
         return [
-            tally_of(
-                native, np.sum([counts for chunk, counts in counted if chunk == number], axis=0)
-            )
+            ChunkCounts.sum([counts for chunk, counts in counted if chunk == number])
             for number in range(len(chunks))
         ]
 

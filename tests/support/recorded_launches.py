@@ -6,7 +6,7 @@ import contextlib
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -62,17 +62,17 @@ def record_run(launch: Launch, architecture: Architecture = HOPPER) -> Record:
     compiled = compile_launch(launch, architecture)
     loose = has_loose_floats(compiled.ptx)
     arrays: Record = {}
-    verify = Execution.verify
+    verification = Execution.verification
 
-    def keep_arrays(execution: Execution, whole: bool) -> Verification:
+    def keep_arrays(execution: Execution, whole: bool) -> Callable[[], Verification]:
         """The arrays as the counted blocks left them: blocks that are run later change them."""
         arrays.update(_record_buffers(execution, loose))
-        return verify(execution, whole)
+        return verification(execution, whole)
 
     head = _compilation(compiled.ptx, launch)
     with contextlib.redirect_stderr(io.StringIO()) as printed:
         try:
-            with patch.object(Execution, "verify", keep_arrays):
+            with patch.object(Execution, "verification", keep_arrays):
                 emulation = emulate(launch, compiled, device.properties, _SEED, budget=BUDGET)
         except MemlabError as error:
             return head | record_error(error)

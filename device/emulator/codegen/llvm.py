@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import binding, ir
@@ -20,6 +21,7 @@ EMULATOR = Path(__file__).parents[1]
 """The folder of the emulator, whose source files decide which code is made."""
 
 _LIBRARY_NUMBERS = itertools.count()
+_COMPILING = RLock()
 
 
 @cache
@@ -126,15 +128,22 @@ def _folder_digest(folder: Path) -> str:
     return hash_groups([[path.read_bytes() for path in sorted(folder.rglob("*.py"))]])
 
 
-@cache
-def library_of(name: str, folder: Path, *functions: Compiled[Any]) -> Library:
+def library_of(name: str, folder: Path, *functions: Any) -> Library:
     """The machine code of functions, which is kept in the cache of compilations.
+
+    Threads that ask at the same time wait for each other.
 
     Args:
         name: The name of their module.
         folder: The source files, besides those of `codegen` and `isa`, that they are made of.
         functions: The functions that others call.
     """
+    with _COMPILING:
+        return _library_of(name, folder, *functions)
+
+
+@cache
+def _library_of(name: str, folder: Path, *functions: Compiled[Any]) -> Library:
     digest = source_digest(EMULATOR / "codegen", EMULATOR / "isa", folder)
     key = hash_groups([(digest, describe_target(), name)])
     codes = load_parts(key)

@@ -60,8 +60,8 @@ class Counts:
         parts = np.split(flat, ends[:-1])
         return cls(flat, *(part.reshape(of) for part, of in zip(parts, shapes, strict=True)))
 
-    def take(self) -> NDArray[np.int64]:
+    def take(self) -> Counts:
         """A copy of all counts, which begin again from 0."""
-        taken = self.flat.copy()
+        taken = Counts.of(len(self.receivers), len(self.rests), self.flat.copy())
         self.flat[:] = 0
         return taken

@@ -43,7 +43,7 @@ from memlab.device.emulator.machine.operands import Operands
 from memlab.device.emulator.machine.partial_barriers import PartialBarriers
 from memlab.device.emulator.machine.scheduler import Scheduler
 from memlab.device.emulator.machine.spin_waits import SpinWaitDetector
-from memlab.device.emulator.machine.tally import Tally, WarpWork, tally_of
+from memlab.device.emulator.machine.tally import ChunkCounts, Tally, WarpWork
 from memlab.device.emulator.machine.threads import Grid, Threads, cluster_peers, cluster_ranks
 from memlab.device.emulator.machine.warp_synchronization import WarpSynchronization
 from memlab.device.emulator.program.call_stack import STACK_LIMIT_BYTES
@@ -186,13 +186,13 @@ class Chunk:
             place = self.threads.place(lane, self.program.steps[found.step].instruction)
             raise KernelFault(f"a wait never ends: {found.reason}, {place}")
 
-    def take_counts(self) -> NDArray[np.int64]:
-        """The counts of all executions since the last time, as `Counts.flat`."""
-        return self.context.counts.take()
+    def take_counts(self) -> ChunkCounts:
+        """The counts of all executions since the last time."""
+        return ChunkCounts(self._native, self.context.counts.take())
 
     def take_tally(self) -> Tally:
         """The tally of all executions since the last time."""
-        return tally_of(self._native, self.take_counts())
+        return self.take_counts().tally()
 
     def restart(
         self, blocks: NDArray[np.int64], writers: tuple[int, int] | None, deadline: Deadline

@@ -87,14 +87,6 @@ class Tally:
         sizes = {"rounds": 4 * loops * each, "rests": loops * each**2}
         return cls(*([0] * sizes.get(field.name, instructions) for field in fields(cls)))
 
-    @classmethod
-    def sum(cls, tallies: Sequence[Tally]) -> Tally:
-        """The sum of tallies of one program; at least one."""
-        if len(tallies) == 1:
-            return tallies[0]
-        columns = ([getattr(t, field.name) for t in tallies] for field in fields(cls))
-        return cls(*(list(map(sum, zip(*column, strict=True))) for column in columns))
-
     def add(self, other: Tally, times: int = 1, over: int = 1) -> None:
         """Add another tally, scaled by `times / over` and rounded to whole counts."""
         for counter in fields(self):
@@ -104,24 +96,65 @@ class Tally:
             totals[:] = map(operator.add, totals, added)
 
 
-def tally_of(native: NativeProgram, taken: NDArray[np.int64]) -> Tally:
-    """The tally of counts that chunks have made (`Counts.take`), or of a sum of such."""
-    counts = Counts.of(len(native.program.steps), len(native.program.loop_heads), taken)
-    lanes = np.cumsum(counts.lanes_change[:-1]) - counts.lanes_off
-    warps = np.cumsum(counts.warps_change[:-1])
-    of = dict(zip(COUNTERS, counts.counters.T, strict=True))
-    requested, used = np.zeros_like(lanes), np.zeros_like(lanes)
-    at = native.sites["index"]
-    requested[at] = lanes[at] * native.sites["size"]
-    requested[native.uncounted] = 0
-    used[at] = of["addresses"][at] * native.sites["counted_bytes"]
-    for column, name in ((requested, "bytes"), (used, "used")):
-        column[native.count_themselves] = of[name][native.count_themselves]
-    names = ("requests", "sectors", "wavefronts", "excessive")
-    columns = [lanes, warps, *(of[name] for name in names), requested, used, of["words"]]
-    columns.extend([*counts.remote, counts.receivers, *counts.slow])
-    columns += [rounds_of(counts.trips).reshape(-1), rests_of(counts.rests).reshape(-1)]
-    return Tally(*(column.tolist() for column in columns))
+@dataclass(frozen=True)
+class ChunkCounts:
+    """What a chunk of a program has counted, or several together, in the machine code's form.
+
+    That of many chunks is added and looked at in less time than their tallies.
+
+    Attributes:
+        native: The program.
+        counts: The counts.
+    """
+
+    native: NativeProgram
+    counts: Counts
+
+    @classmethod
+    def sum(cls, parts: Sequence[ChunkCounts]) -> ChunkCounts:
+        """The counts of parts of one program together; at least one."""
+        native, counts = parts[0].native, parts[0].counts
+        flat = np.sum([part.counts.flat for part in parts], axis=0)
+        return cls(native, Counts.of(len(counts.receivers), len(counts.rests), flat))
+
+    @property
+    def lane_instructions(self) -> int:
+        """The instructions of the warps, times their lanes."""
+        return int(self._warps.sum()) * WARP_SIZE
+
+    @property
+    def global_sectors(self) -> int:
+        """The sectors of global memory that were accessed, as of `sum_global_sectors`."""
+        return int(self._column("sectors")[self._used > 0].sum())
+
+    def tally(self) -> Tally:
+        """The counts, instruction by instruction."""
+        native, counts = self.native, self.counts
+        lanes = np.cumsum(counts.lanes_change[:-1]) - counts.lanes_off
+        requested, at = np.zeros_like(lanes), native.sites["index"]
+        requested[at] = lanes[at] * native.sites["size"]
+        requested[native.uncounted] = 0
+        requested[native.count_themselves] = self._column("bytes")[native.count_themselves]
+        names = ("requests", "sectors", "wavefronts", "excessive")
+        columns = [lanes, self._warps, *map(self._column, names), requested, self._used]
+        columns.extend([self._column("words"), *counts.remote, counts.receivers, *counts.slow])
+        columns += [rounds_of(counts.trips).reshape(-1), rests_of(counts.rests).reshape(-1)]
+        return Tally(*(column.tolist() for column in columns))
+
+    @property
+    def _warps(self) -> NDArray[np.int64]:
+        return np.cumsum(self.counts.warps_change[:-1])
+
+    @property
+    def _used(self) -> NDArray[np.int64]:
+        used, at = np.zeros_like(self.counts.lanes_off), self.native.sites["index"]
+        used[at] = self._column("addresses")[at] * self.native.sites["counted_bytes"]
+        themselves = self.native.count_themselves
+        used[themselves] = self._column("used")[themselves]
+        return used
+
+    def _column(self, name: str) -> NDArray[np.int64]:
+        return self.counts.counters[:, COUNTERS.index(name)]
 
 
 def _round_weights() -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -403,14 +404,14 @@ def test_models_that_the_time_limit_cut_short_are_named(
     late: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All blocks have been counted when the time is up, and none runs again for the caches."""
-    whole = Execution.verify
+    whole = Execution.verification
 
-    def verified(self: Execution, whole_grid: bool) -> Verification:
+    def verified(self: Execution, whole_grid: bool) -> Callable[[], Verification]:
         if late:
             self.deadline = Deadline(-1.0)
         return whole(self, whole_grid)
 
-    monkeypatch.setattr(Execution, "verify", verified)
+    monkeypatch.setattr(Execution, "verification", verified)
     file = tmp_path / "fill.cu"
     file.write_text(FILL)
     words = [f"{file}:k", "--grid", "64", "--block", "64", "--arg", "out:f32[4096]"]
