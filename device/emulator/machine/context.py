@@ -18,8 +18,8 @@ from memlab.device.emulator.codegen.layout import (
     STRETCH_KINDS,
 )
 from memlab.device.emulator.codegen.program_code import NativeProgram
-from memlab.device.emulator.machine.counts import Counts
 from memlab.device.emulator.machine.memory import READ_ONLY, GlobalMemory, Segment
+from memlab.device.emulator.machine.tally import Counts
 from memlab.device.emulator.machine.threads import Threads, cluster_peers
 from memlab.device.emulator.program.call_stack import STACK_POINTER
 from memlab.device.properties import WARP_SIZE

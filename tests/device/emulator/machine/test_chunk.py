@@ -12,11 +12,11 @@ from ptx import blocks_of, fill_memory, kernel, parameter_space, run
 from memlab.device.budget import Deadline
 from memlab.device.emulator.machine import execution_trace
 from memlab.device.emulator.machine.context import Workspace
-from memlab.device.emulator.machine.counts import Counts
 from memlab.device.emulator.machine.execution_trace import ExecutionTrace
 from memlab.device.emulator.machine.machine import Chunk
 from memlab.device.emulator.machine.memory import KernelFault
 from memlab.device.emulator.machine.observer import Observer
+from memlab.device.emulator.machine.tally import Counts
 from memlab.device.emulator.machine.threads import Grid
 from memlab.device.emulator.program.program import load_program
 from memlab.device.emulator.ptx.parser import parse_ptx
