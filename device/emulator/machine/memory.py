@@ -286,11 +286,15 @@ class GlobalMemory(Segment):
         return index >= 0 and high <= self._starts[index] + self.allocations[index].size
 
     def describe(self, address: int) -> str:
-        """Describe an address as an element of the nearest array below it."""
-        index = max(bisect.bisect_right(self._starts, address) - 1, 0)
-        if not self.allocations:
+        """Describe an address as an element of the nearest array below it.
+
+        The compiler's own variables, such as `$str` of an assertion's text, are in no source.
+        """
+        named = [array for array in self.allocations if not array.name.startswith("$")]
+        if not named:
             return describe_wild_address(address)
-        nearest = self.allocations[index]
+        index = bisect.bisect_right(named, address, key=lambda array: array.address)
+        nearest = named[max(index - 1, 0)]
         element = (address - nearest.address) // nearest.element_bytes
         count = nearest.size // nearest.element_bytes
         if abs(element) > 1 << 40:
