@@ -288,9 +288,14 @@ class GlobalMemory(Segment):
     def describe(self, address: int) -> str:
         """Describe an address as an element of the nearest array below it.
 
-        The compiler's own variables, such as `$str` of an assertion's text, are in no source.
+        The compiler's own variables, such as `$str` of an assertion's text, are in no source, and
+        tags of a library, such as `thrust::seq`, hold no element.
         """
-        named = [array for array in self.allocations if not array.name.startswith("$")]
+        named = [
+            array
+            for array in self.allocations
+            if array.size >= array.element_bytes and not array.name.startswith("$")
+        ]
         if not named:
             return describe_wild_address(address)
         index = bisect.bisect_right(named, address, key=lambda array: array.address)

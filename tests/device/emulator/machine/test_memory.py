@@ -81,8 +81,10 @@ def test_each_block_has_its_own_shared_memory_and_dynamic_follows_static() -> No
 
 
 def test_a_fault_does_not_name_a_string_of_the_compiler() -> None:
-    memory = GlobalMemory({"a": (256, 4), "$str": (8, 1), "b": (64, 4), "$str$1": (8, 1)})
-    last = memory.find("$str$1").address
+    memory = GlobalMemory(
+        {"a": (256, 4), "$str": (8, 1), "b": (64, 4), "$str$1": (8, 1), "tag": (1, 4)}
+    )
+    last = memory.find("tag").address
     assert memory.describe(last + 4096).startswith("b[")
     assert memory.describe(memory.find("$str").address + 100).startswith("a[")
     assert memory.describe(memory.find("b").address - 4).startswith("a[")
