@@ -38,6 +38,7 @@ TIMED = (
     "dependent",
     "idle_accesses",
     "block_paces",
+    "block_places",
 )
 """Programs that print their table."""
 
@@ -111,6 +112,26 @@ COUNTED = {
         {
             "load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
             "l1_hits": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum",
+            "l2_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+            "l2_hits": "lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum",
+            "dram_bytes": "dram__bytes_read.sum",
+            "duration_ns": "gpu__time_duration.sum",
+        },
+    ),
+    "hinted_lines": Counted(
+        "hinted",
+        {
+            "load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+            "l1_hits": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum",
+            "duration_ns": "gpu__time_duration.sum",
+        },
+    ),
+    "short_tiles": Counted(
+        "tiles",
+        {
+            "load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+            "l1_hits": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum",
+            "l1_sectors": "l1tex__m_xbar2l1tex_read_sectors.sum",
             "l2_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
             "l2_hits": "lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum",
             "dram_bytes": "dram__bytes_read.sum",

@@ -68,10 +68,11 @@ def cache_geometry(
     cluster_blocks: int = 1,
 ) -> caches.CacheGeometry:
     """The caches of a device, for a grid of blocks; a cache of unknown size holds nothing."""
-    waves = blocks / (resident_blocks * (properties.multiprocessor_count or 1))
-    paces = ReadMerging.of(properties) if resident_blocks <= _MOST_RESIDENT else None
+    multiprocessors = properties.multiprocessor_count or 1
+    waves = blocks / (resident_blocks * multiprocessors)
+    paces = ReadMerging.of(properties)
     return caches.CacheGeometry(
-        multiprocessors=properties.multiprocessor_count or 1,
+        multiprocessors=multiprocessors,
         resident_blocks=resident_blocks,
         l1_bytes=max((properties.l1_cache_bytes_per_sm or 0) - carveout_bytes, 0),
         l2_bytes=properties.l2_cache_bytes or 0,
@@ -82,18 +83,9 @@ def cache_geometry(
         ),
         copies=CopyMerging.of(properties, cluster_blocks),
         merged_later=_merged_later(properties.l2_merged_later_reads, resident_blocks, waves),
-        reads=paces if _is_simulated(properties, resident_blocks, blocks) else None,
+        reads=paces if blocks >= multiprocessors else None,
         paces=paces,
     )
-
-
-def _is_simulated(properties: DeviceProperties, resident_blocks: int, blocks: int) -> bool:
-    """Whether merged reads of a grid are simulated: where this was compared with counts.
-
-    Those have a block on every SM. Grids of many waves follow what was measured of those.
-    """
-    multiprocessors = properties.multiprocessor_count or 1
-    return multiprocessors <= blocks <= caches.MERGED_WAVES * resident_blocks * multiprocessors
 
 
 def _merged_later(
@@ -173,7 +165,7 @@ def _model_once(
     """Model the caches as if each miss of an L1 fetched its sectors once."""
     waits = _waits_in_loops(execution.program)
     by_chance = not stream.affine.all() and depends_on_data(execution.program)
-    geometry = _with_work(geometry, counters, execution.launch.blocks, waits)
+    geometry = suit_blocks(geometry, counters, execution.launch.blocks, waits)
     lines = executed_addresses.record_lines(
         execution, tally, lane_instructions_per_block, bool(stream.affine.all()), geometry
     )
@@ -183,7 +175,7 @@ def _model_once(
             geometry = replace(geometry, merged_by_readers=(), reads=reads)
         return _by_replay(execution, tally, counters, lines, geometry)
     if not waits:
-        geometry = replace(geometry, reads=None)
+        stream = replace(stream, round=stream.window)
     counters = _by_stream(counters, stream, active, geometry)
     cacheable = counters.global_load_sectors * stream.cacheable_share
     levels = uniform_levels(
@@ -195,27 +187,51 @@ def _model_once(
     return CacheCounters(counters, levels)
 
 
-def _with_work(
+def suit_blocks(
     geometry: caches.CacheGeometry, counters: Counters, blocks: int, waits: bool
 ) -> caches.CacheGeometry:
-    """Caches for blocks of this much work, that wait at barriers over and over or do not."""
+    """Caches for blocks of this much work, with the merging of reads that was measured of such.
+
+    Args:
+        geometry: The caches.
+        counters: What the blocks do.
+        blocks: How many there are.
+        waits: Whether they wait at barriers over and over.
+    """
+    together = min(geometry.resident_blocks, -(-blocks // geometry.multiprocessors))
     if not waits:
         geometry = replace(geometry, merged_later=(), paces=None)
-    clocks = _block_clocks(counters, blocks)
+    elif together > _MOST_RESIDENT:
+        geometry = replace(geometry, reads=None, paces=None)
+    elif blocks > caches.MERGED_WAVES * geometry.wave:
+        geometry = replace(geometry, reads=None)
+    issue = counters.warp_instructions / SCHEDULERS / blocks
+    clocks = max(issue, _pass_clocks(counters, blocks))
+    in_turn = not waits and clocks > issue
+    in_order = geometry.reads is not None and _ends_before_all_start(
+        geometry.reads, clocks * geometry.resident_blocks, geometry.wave
+    )
     reads, paces = (
-        each and replace(each, block_clocks=clocks, between_barriers=waits)
+        each and replace(each, block_clocks=clocks, between_barriers=waits, in_turn=in_turn)
         for each in (geometry.reads, geometry.paces)
     )
-    return replace(geometry, reads=reads, paces=paces)
+    return replace(geometry, reads=reads, paces=paces, in_order=in_order)
 
 
-def _block_clocks(counters: Counters, blocks: int) -> float:
-    """What a block takes of an SM's time between its reads: to issue, or of the L1's data stage."""
-    issue = counters.warp_instructions / SCHEDULERS
+def _ends_before_all_start(merging: ReadMerging, clocks: float, blocks: int) -> bool:
+    """Whether blocks that read DRAM once and compute for so long end before so many have started.
+
+    An H200 starts them one by one: it gives blocks of 16 threads, 32 on each SM, to SMs in turn.
+    """
+    return merging.miss_clocks + clocks < blocks * merging.start_clocks
+
+
+def _pass_clocks(counters: Counters, blocks: int) -> float:
+    """How long a block takes the L1's data stage: for shared memory, or for all else."""
     passes = {True: 0, False: 0}
     for (space, _), of in counters.accesses.items():
         passes[space == "shared"] += of.wavefronts
-    return max(issue, *passes.values()) / blocks
+    return max(passes.values()) / blocks
 
 
 def _waits_in_loops(program: Program) -> bool:

@@ -59,7 +59,9 @@ class Row:
             `fp8`.
         space: State space of a memory access; `generic` where the address determines it.
         vector: Elements per lane of a memory access.
-        bypass_l1: Whether L1 does not keep the accessed data (`.cg`, `.cv`, `.L1::no_allocate`).
+        bypass_l1: Whether L1 does not keep the accessed data: loads with `.cg`, `.cv` or `.lu`, and
+            whatever has `.L1::no_allocate`.
+        evict_first: Whether L1 replaces the accessed data before other data (`.cs`).
         carry: `in`, `out` or `in out`, if the instruction reads or writes the carry flag, which is
             then its last source or destination; the types given to `op` lack it.
         view: `texture` or `surface`, if the instruction accesses memory through such an object;
@@ -79,6 +81,7 @@ class Row:
     space: str = ""
     vector: int = 1
     bypass_l1: bool = False
+    evict_first: bool = False
     carry: str = ""
     view: str = ""
     counted: bool = True

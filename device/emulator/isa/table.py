@@ -301,7 +301,8 @@ op("cvt.{rna,rn,rz}.tf32.f32", "f32 -> u32", choosing=conversion.to_tf32)
 
 # --- Memory --------------------------------------------------------------------------------
 _MEMORY_TYPES = "b8,b128,bits,all_integers,floats"
-_BYPASS_L1 = (".cg", ".cv", ".L1::no_allocate", ".nc.L1::no_allocate")
+_BYPASS_L1 = (".lu", ".cg", ".cv", ".L1::no_allocate", ".nc.L1::no_allocate")
+"""Loads that an H200 leaves no line of in the L1 (docs/results/h100-hinted-lines.csv)."""
 
 
 def _access(space: str, vector: str, ptx_type: str, widest: int = 16) -> dict[str, Any] | None:
@@ -315,12 +316,18 @@ def _access(space: str, vector: str, ptx_type: str, widest: int = 16) -> dict[st
 
 
 def _cached_access(space: str, cache: str, vector: str, ptx_type: str) -> dict[str, Any] | None:
-    """The fields of a load or store; None if there is none of this size."""
+    """The fields of a load; None if there is none of this size."""
     if (vector == ".v8" and TYPE_BYTES[ptx_type] != 4) or (vector, ptx_type) == (".v2", "b128"):
         return None
     widest = 32 if space == ".global" else 16  # 32 bytes per lane since compute capability 10.0
     fields = _access(space, vector, ptx_type, widest)
-    return fields and fields | {"bypass_l1": cache in _BYPASS_L1}
+    return fields and fields | {"bypass_l1": cache in _BYPASS_L1, "evict_first": cache == ".cs"}
+
+
+def _cached_store(space: str, cache: str, vector: str, ptx_type: str) -> dict[str, Any] | None:
+    """The fields of a store: all stay in the L1, unless they say that they do not."""
+    fields = _cached_access(space, cache, vector, ptx_type)
+    return fields and fields | {"bypass_l1": cache == ".L1::no_allocate"}
 
 
 for pattern in (
@@ -335,7 +342,7 @@ for pattern in (
     "st{,.global}{.cs,.wb,.wt,.cg,.L1::no_allocate}",
 ):
     pattern += f"{{,.v2,.v4,.v8}}.{{{_MEMORY_TYPES}}}"
-    op(pattern, "{3} ->", kind="store", fields=_cached_access)
+    op(pattern, "{3} ->", kind="store", fields=_cached_store)
 pattern = f"ldu{{,.global}}{{,.v2,.v4}}.{{{_MEMORY_TYPES}}}"  # as plain loads
 op(pattern, "-> {2}", kind="load", fields=_access)
 op(

@@ -234,13 +234,14 @@ def _flags(program: Program, at: int) -> tuple[bool, bool, bool, bool]:
     """What an access does.
 
     Returns:
-        Whether it stores, whether L1 keeps it, whether it needs the bytes, and whether it is a bulk
-        copy to one block.
+        Whether it stores, whether L1 keeps it (of stores, not those to be replaced first), whether
+        it needs the bytes, and whether it is a bulk copy to one block.
     """
     row, behind = program.steps[at].row, program.steps[at + 1 : at + 2]
+    is_kept = not row.bypass_l1 and not (row.kind == "store" and row.evict_first)
     is_copy = is_bulk_access(row) and row.kind == "load" and row.space == "global"
     is_copy = is_copy and not any(is_multicast(step.row) for step in behind)
-    return row.kind != "load", not row.bypass_l1, row.kind != "store", is_copy
+    return row.kind != "load", is_kept, row.kind != "store", is_copy
 
 
 def _strides_of_first_block(

@@ -1,7 +1,8 @@
 """The caches as machine code, which keep the lines that were used last.
 
 Every cache keeps whole lines and fills sectors. Its lines are a list from the one used last to the
-one used least recently, and are found through a table of hashes. Where accesses have no order but
+one used least recently, and are found through a table of hashes. Lines to be replaced first are a
+list of their own. Where accesses have no order but
 that of windows of time (`find_misses`), it knows the window of each line's last use.
 """
 
@@ -18,8 +19,10 @@ from memlab.device.emulator.codegen.llvm import library_of
 from memlab.device.emulator.codegen.records import Byte, Int32, Pointer, Record
 
 LOAD, LOAD_BYPASSING_L1, STORE, STORE_BYPASSING_L1, ATOMIC, COPY, MULTICAST = range(7)
+LOAD_ONCE, STORE_ONCE = 7, 8
 """Kinds of instructions by their number in `Replay.kinds`. All stores reach the L2; those of
-threads stay in the L1, too. The L2 executes atomics. Bulk copies pass the L1. Those to several
+threads stay in the L1, too. Lines of accesses that say that there is no other one are the first
+that the L1 replaces. The L2 executes atomics. Bulk copies pass the L1. Those to several
 blocks are served one by one: the request coalescer, which sends them to their receivers, merges
 none of them with others (its counters lrc__*_coalescing_achieved_type_programmatic,
 tests/data/h100-hopper-counters.csv)."""
@@ -32,6 +35,10 @@ _HOME_SHIFT, _HOME_BITS = 20, (1 << 16) - 1  # bits of a line's hash that choose
 _MULTIPROCESSORS = 1 << 20  # by which an instruction's number is multiplied in an asker's
 _READER_BITS = 16
 _MOST_READERS = (1 << _READER_BITS) - 1
+_ONCE_SHARE = 4
+"""One line of an L1 in so many is of data to be replaced first, at most: an H100's keeps 256 such
+lines beside 1024 others, a seventh of 1024, and a twentieth of 1536, as one way of four does
+(docs/results/h100-hinted-lines.csv)."""
 
 
 class Line(Record):
@@ -49,6 +56,7 @@ class Line(Record):
     remote: Int32  # those among them that come from memory
     time: int  # of the last read
     readers: int  # how many reads of each sector there were at that time: 16 bits each
+    once: Int32  # 1 for a line that is replaced before others
 
 
 class Cache(Record):
@@ -61,6 +69,10 @@ class Cache(Record):
     count: int  # how many it has
     newest: int
     oldest: int
+    newest_once: int  # of the lines to be replaced first
+    oldest_once: int
+    once_count: int
+    latest: int  # the line that was used last
     written_back: int  # sectors that memory got
 
 
@@ -171,16 +183,16 @@ def replay(state: Replay, start: int, stop: int) -> int:
         line, sectors = place >> _SECTORS, place & _SECTOR_BITS
         counts, kind = state.counts[index], state.kinds[index]
         owner, moment = state.owners[access], state.moments[access]
-        asker = owner + index * _MULTIPROCESSORS
+        asker, once = owner + index * _MULTIPROCESSORS, is_used_once(kind)
         counts.accesses += count_bits(sectors)
-        if kind == STORE:
-            read(state.l1[owner], line, sectors)
-        if kind in (STORE, STORE_BYPASSING_L1):
+        if kind in (STORE, STORE_ONCE):
+            read(state.l1[owner], line, sectors, once)
+        if kind in (STORE, STORE_ONCE, STORE_BYPASSING_L1):
             write(state, owner % state.partitions, line, sectors)
             continue
-        if kind == LOAD:
-            missing = read(state.l1[owner], line, sectors)
-            held = state.l1[owner].lines[state.l1[owner].newest]
+        if kind in (LOAD, LOAD_ONCE):
+            missing = read(state.l1[owner], line, sectors, once)
+            held = state.l1[owner].lines[state.l1[owner].latest]
             coming = sectors & ~missing & coming_at(held, asker, moment)
             counts.l1_hits += count_bits(sectors & ~missing)
             counts.joined += count_bits(coming)
@@ -193,29 +205,38 @@ def replay(state: Replay, start: int, stop: int) -> int:
             missing = fetch(state, counts, home, line, sectors, asker, moment)
             counts.atomic_misses += count_bits(missing)
             count_first_reads(state, counts, missing, access)
-            home.lines[home.newest].dirty |= sectors
+            home.lines[home.latest].dirty |= sectors
             drop_copies(state, line, home_number(state, line))
             continue
         near = state.l2[owner % state.partitions]
-        count_reads(state, counts, use(near, line), sectors, access)
-        absent = sectors & ~use(near, line).valid
+        count_reads(state, counts, use(near, line, 0), sectors, access)
+        absent = sectors & ~use(near, line, 0).valid
         counts.l2_misses += count_bits(absent)
-        waiting = sectors & ~absent & coming_at(use(near, line), asker, moment)
+        waiting = sectors & ~absent & coming_at(use(near, line, 0), asker, moment)
         read_now = 0
         if absent:
             home = home_of(state, line)
-            waiting |= absent & coming_at(use(home, line), asker, moment)
+            waiting |= absent & coming_at(use(home, line, 0), asker, moment)
             read_now = fetch(state, counts, home, line, absent, asker, moment)
             waiting &= ~read_now
             counts.memory_reads += count_bits(read_now)
             count_first_reads(state, counts, read_now, access)
-            read(near, line, sectors)
-            ask(use(near, line), read_now | waiting, read_now | waiting, asker, moment)
+            read(near, line, sectors, 0)
+            ask(use(near, line, 0), read_now | waiting, read_now | waiting, asker, moment)
         counts.l2_joined_memory += count_bits(waiting)
-        if kind == LOAD:
-            held = state.l1[owner].lines[state.l1[owner].newest]
+        if kind in (LOAD, LOAD_ONCE):
+            held = state.l1[owner].lines[state.l1[owner].latest]
             ask(held, sectors, read_now | waiting, asker, moment)
     return 0
+
+
+@compiled
+def is_used_once(kind: int) -> int:
+    """1 for instructions whose lines an L1 replaces first, else 0."""
+    once = 0
+    if kind in (LOAD_ONCE, STORE_ONCE):
+        once = 1
+    return once
 
 
 @compiled
@@ -280,7 +301,7 @@ def count_reads(state: Replay, counts: Counts, place: Line, sectors: int, access
         counts.lrc_reads += count_bits(sectors)
         counts.l2_reads += float(count_bits(sectors))
     elif kind == COPY:
-        asked = use(state.coalescers[state.meetings[access]], place.number)
+        asked = use(state.coalescers[state.meetings[access]], place.number, 0)
         count_copies(state, counts, asked, sectors, access)
     else:
         count_readers(state, counts, place, sectors, state.times[access])
@@ -335,8 +356,8 @@ def fetch(
     state: Replay, counts: Counts, home: Cache, line: int, sectors: int, asker: int, moment: int
 ) -> int:
     """Read sectors from the partition in front of their memory: those that it did not hold."""
-    missing = read(home, line, sectors)
-    place = home.lines[home.newest]
+    missing = read(home, line, sectors, 0)
+    place = home.lines[home.latest]
     unit, bits = 0, (1 << state.fetched_sectors) - 1
     while unit < _SECTORS:
         if missing & bits << unit:
@@ -348,9 +369,9 @@ def fetch(
 
 
 @compiled
-def read(cache: Cache, line: int, sectors: int) -> int:
+def read(cache: Cache, line: int, sectors: int, once: int) -> int:
     """Read sectors of a line, which is then the newest: the sectors that the cache did not hold."""
-    place = use(cache, line)
+    place = use(cache, line, once)
     missing = sectors & ~place.valid
     place.valid |= sectors
     return missing
@@ -359,11 +380,11 @@ def read(cache: Cache, line: int, sectors: int) -> int:
 @compiled
 def write(state: Replay, writer: int, line: int, sectors: int) -> None:
     """Write sectors of a line, of which the writer's partition keeps a copy, too."""
-    read(state.l2[writer], line, sectors)
+    read(state.l2[writer], line, sectors, 0)
     drop_copies(state, line, writer)
     home = home_of(state, line)
-    read(home, line, sectors)
-    home.lines[home.newest].dirty |= sectors
+    read(home, line, sectors, 0)
+    home.lines[home.latest].dirty |= sectors
 
 
 @compiled
@@ -388,53 +409,84 @@ def found(cache: Cache, line: int) -> int:
 
 
 @compiled
-def use(cache: Cache, line: int) -> Line:
+def use(cache: Cache, line: int, once: int) -> Line:
     """Make a line the newest; it is without sectors if the cache did not have it."""
     head = line * _HASH >> cache.hash_shift & (1 << 64 - cache.hash_shift) - 1
     number = found(cache, line)
     if number != _NONE:
+        cache.latest = number
+        place = cache.lines[number]
         if number != cache.newest:
             unlink(cache, number)
+            place.once &= once
             link(cache, number)
-        return cache.lines[number]
+        return place
     if cache.count < cache.capacity:
         number = cache.count
         cache.count += 1
     else:
-        number = cache.oldest
+        number = replaced(cache, once)
         unlink(cache, number)
         drop(cache, number)
     place = cache.lines[number]
     place.number, place.valid, place.dirty, place.time, place.readers = line, 0, 0, -1, 0
-    place.asked, place.coming = -1, 0
+    place.asked, place.coming, place.once = -1, 0, once
     place.chained = cache.heads[head]
     cache.heads[head] = number
     link(cache, number)
+    cache.latest = number
     return place
 
 
 @compiled
+def replaced(cache: Cache, once: int) -> int:
+    """The line that makes room."""
+    number = cache.oldest
+    is_room = 0
+    if once == 1 and cache.once_count * _ONCE_SHARE < cache.capacity:
+        is_room = 1
+    if cache.once_count > 0 and (is_room == 0 or number == _NONE):
+        number = cache.oldest_once
+    return number
+
+
+@compiled
 def link(cache: Cache, number: int) -> None:
-    """Make a line that is in no list the newest."""
+    """Make a line that is in no list the newest of its list."""
     place = cache.lines[number]
-    place.older, place.newer = cache.newest, _NONE
-    if cache.newest != _NONE:
-        cache.lines[cache.newest].newer = number
+    newest = cache.newest
+    if place.once:
+        newest = cache.newest_once
+        cache.once_count += 1
+    place.older, place.newer = newest, _NONE
+    if newest != _NONE:
+        cache.lines[newest].newer = number
+    elif place.once:
+        cache.oldest_once = number
     else:
         cache.oldest = number
-    cache.newest = number
+    if place.once:
+        cache.newest_once = number
+    else:
+        cache.newest = number
 
 
 @compiled
 def unlink(cache: Cache, number: int) -> None:
-    """Take a line out of the list."""
+    """Take a line out of its list."""
     place = cache.lines[number]
+    if place.once:
+        cache.once_count -= 1
     if place.newer != _NONE:
         cache.lines[place.newer].older = place.older
+    elif place.once:
+        cache.newest_once = place.older
     else:
         cache.newest = place.older
     if place.older != _NONE:
         cache.lines[place.older].newer = place.newer
+    elif place.once:
+        cache.oldest_once = place.newer
     else:
         cache.oldest = place.newer
 

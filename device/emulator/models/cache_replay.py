@@ -35,7 +35,12 @@ from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access, 
 from memlab.device.emulator.models import cache_code
 from memlab.device.emulator.models.address_streams import SECTORS_PER_LINE, IntArray
 from memlab.device.emulator.models.caches import MERGED_WAVES, CacheGeometry, hash_lines
-from memlab.device.emulator.models.read_merging import MergedReads, ReadRounds, merge_reads
+from memlab.device.emulator.models.read_merging import (
+    DURATION_DEVIATION,
+    MergedReads,
+    ReadRounds,
+    merge_reads,
+)
 from memlab.device.emulator.models.read_rounds import number_rounds
 from memlab.device.emulator.program.program import DecodedInstruction
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
@@ -153,7 +158,8 @@ class Schedule:
 def schedule_blocks(ends: IntArray, geometry: CacheGeometry) -> Schedule:
     """Start blocks in launch order, each where a resident block has ended first.
 
-    The first blocks are distributed one to each multiprocessor in turn.
+    The first blocks are distributed one to each multiprocessor in turn. They do not end in that
+    order, so which of the later ones come to a multiprocessor is left to chance.
 
     Args:
         ends: When each block ends, in steps since it began.
@@ -162,11 +168,14 @@ def schedule_blocks(ends: IntArray, geometry: CacheGeometry) -> Schedule:
     count, wave = len(ends), geometry.wave
     place, start = np.arange(count), np.zeros(count, np.int64)
     if count > wave:
-        running = [(int(end), number) for number, end in enumerate(ends[:wave].tolist())]
+        deviation = 0.0 if geometry.in_order else DURATION_DEVIATION
+        paces = 1 + deviation * np.random.default_rng(0).standard_normal(count)
+        lasts = ends * np.maximum(paces, 0.0)
+        running = [(end, number) for number, end in enumerate(lasts[:wave].tolist())]
         heapq.heapify(running)
-        for block, end in enumerate(ends[wave:].tolist(), wave):
+        for block, end in enumerate(lasts[wave:].tolist(), wave):
             now, number = running[0]
-            place[block], start[block] = number, now
+            place[block], start[block] = number, round(now)
             heapq.heapreplace(running, (now + end, number))
     slot, multiprocessor = np.divmod(place, geometry.multiprocessors)
     return Schedule(multiprocessor, slot, start)
@@ -330,7 +339,7 @@ def _reads_of_arrays(
 ) -> NDArray[np.bool_]:
     """Whether each instruction is a load of global memory that threads execute."""
     is_local = np.array([step.row.space == "local" for step in steps])
-    is_load = np.isin(kinds, (cache_code.LOAD, cache_code.LOAD_BYPASSING_L1))
+    is_load = np.isin(kinds, (cache_code.LOAD, cache_code.LOAD_ONCE, cache_code.LOAD_BYPASSING_L1))
     chosen: NDArray[np.bool_] = is_load & ~is_local
     return chosen
 
@@ -416,11 +425,13 @@ def _kind(step: DecodedInstruction, has_l1: bool) -> int:
     """The kind of a memory instruction for the caches."""
     match step.row.kind:
         case "load":
-            uses_l1 = has_l1 and not step.row.bypass_l1
-            return cache_code.LOAD if uses_l1 else cache_code.LOAD_BYPASSING_L1
+            if not has_l1 or step.row.bypass_l1:
+                return cache_code.LOAD_BYPASSING_L1
+            return cache_code.LOAD_ONCE if step.row.evict_first else cache_code.LOAD
         case "store":
-            uses_l1 = has_l1 and not is_bulk_access(step.row)
-            return cache_code.STORE if uses_l1 else cache_code.STORE_BYPASSING_L1
+            if not has_l1 or step.row.bypass_l1 or is_bulk_access(step.row):
+                return cache_code.STORE_BYPASSING_L1
+            return cache_code.STORE_ONCE if step.row.evict_first else cache_code.STORE
     return cache_code.ATOMIC
 
 
@@ -440,5 +451,6 @@ class _Caches:
         caches["lines"] = held.ctypes.data + np.arange(count) * held.strides[0]
         caches["heads"] = heads.ctypes.data + np.arange(count) * heads.strides[0]
         caches["hash_shift"], caches["capacity"] = _HASH_BITS - bits, lines
-        caches["newest"] = caches["oldest"] = -1
+        for end in ("newest", "oldest", "newest_once", "oldest_once"):
+            caches[end] = -1
         return caches

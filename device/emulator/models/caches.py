@@ -55,10 +55,13 @@ _LARGEST_BATCH = 250_000
 _TABLE_PER_ACCESS, _SMALL_TABLE = 2, 1_000_000
 """The largest tables of units: elements per access, and elements in any case. Of more, the lines
 that are accessed are found by sorting."""
-MERGED_WAVES = 3
-"""Waves of blocks whose merged reads are simulated."""
+MERGED_WAVES, _FEW_WAVES = 4, 3
+"""Waves of blocks whose merged reads are simulated. In more than a few, blocks at barriers merge in
+later waves what they do in many: loads through the L1 of more than one sector of a line."""
 _MOST_READS = 400_000
 """Reads of these blocks that are simulated: of more, those of the first rounds."""
+_MOST_FREE_READS = 1_200_000
+"""Reads of blocks without barriers that are simulated, 0.6 s: of more, none."""
 _SAMPLING_FACTORS = (
     1,
     2,
@@ -102,6 +105,8 @@ class CacheGeometry:
         copies: How the coalescer merges reads of bulk copies; None if it does not.
         reads: How it merges those of threads, where that is simulated; None for others.
         paces: At which pace blocks go that wait at barriers over and over; None for others.
+        in_order: Whether later blocks are distributed in turn, too: a multiprocessor has ended its
+            first ones before all have theirs.
     """
 
     multiprocessors: int
@@ -115,6 +120,7 @@ class CacheGeometry:
     copies: CopyMerging | None = None
     reads: ReadMerging | None = None
     paces: ReadMerging | None = None
+    in_order: bool = False
 
     @property
     def wave(self) -> int:
@@ -215,7 +221,7 @@ def l1_reads(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry) 
     bypassing = np.where(stream.store | stream.cached, 0.0, 1.0)
     if not chosen.any():
         return L1Reads(1.0, _coalesced_share(stream, bypassing, busy, geometry))
-    filling = chosen | stream.store & ~stream.reads & ~stream.copied
+    filling = chosen | stream.store & stream.cached & ~stream.reads & ~stream.copied
     turns = _turns(stream, filling, busy, geometry)
     factor = _sampling_factor(sum(map(len, turns)) * int(filling.sum()), _LARGEST_L1_SIMULATION)
     rows: list[IntArray] = []
@@ -346,8 +352,12 @@ def _coalesced_share(
     if geometry.reads is not None:
         waiting = (missed > 0) & stream.affine & ~stream.copied
         merged = _merged_in_rounds(stream, missed, waiting, busy, geometry)
-        share[~stream.copied], later[~stream.copied] = 1.0, 1.0
-        share[waiting], later[waiting] = merged.first_wave, merged.later
+        if merged is not None:
+            share[~stream.copied], later[~stream.copied] = 1.0, 1.0
+            share[waiting] = merged.first_wave
+            if blocks * _FEW_WAVES < busy.blocks and geometry.reads.between_barriers:
+                waiting &= stream.cached & ~alone
+            later[waiting] = merged.later
     of_first_wave, of_later = ((each * missed).sum() / total for each in (share, later))
     return float(of_later + (of_first_wave - of_later) * blocks / busy.blocks)
 
@@ -358,10 +368,11 @@ def _merged_in_rounds(
     chosen: NDArray[np.bool_],
     busy: ActiveRegion,
     geometry: CacheGeometry,
-) -> MergedReads:
-    """How the chosen rows' reads of blocks that wait at barriers are merged.
+) -> MergedReads | None:
+    """How the chosen rows' reads are merged.
 
-    Of very many reads, the first rounds are simulated.
+    Of very many reads of blocks that wait at barriers, the first rounds are simulated. Others are
+    in step at first and drift apart later: theirs are simulated in full, or not at all.
     """
     assert geometry.reads is not None
     rows = np.flatnonzero(chosen)
@@ -376,8 +387,11 @@ def _merged_in_rounds(
     count = np.bincount(lines[:, 0]).astype(np.float64)
     sectors, rows = np.bincount(group, missed[rows]), rows[first]
     number = stream.round[rows]
+    if not geometry.reads.between_barriers and blocks * len(rows) > _MOST_FREE_READS:
+        return None
     work = 1 / len(np.unique(number))
-    kept = number <= number[min(max(_MOST_READS // blocks, 1), len(rows)) - 1]
+    most = _MOST_READS if geometry.reads.between_barriers else _MOST_FREE_READS
+    kept = number <= number[min(max(most // blocks, 1), len(rows)) - 1]
     rows, sectors, count, number = rows[kept], sectors[kept], count[kept], number[kept]
     shifts = busy.coordinates(np.arange(blocks)) - np.array(stream.origin)
     place = (stream.sector[rows] + shifts @ stream.stride[rows].T).reshape(-1)

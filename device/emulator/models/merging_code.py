@@ -1,7 +1,8 @@
 """Blocks that read and compute in turns, and the coalescers of their reads, as machine code.
 
 A block asks for all reads of a round at once, waits for the last one, and computes. The blocks of
-a multiprocessor share its clocks: the oldest of those that have work to do is served. Of the reads
+a multiprocessor share its clocks: the oldest of those that have work to do is served, or where they
+queue for the L1, all in turn. Of the reads
 of a sector by a group of multiprocessors, those that come to its coalescer before the data of the
 first one get what it brings.
 """
@@ -18,13 +19,15 @@ from memlab.device.emulator.codegen.llvm import library_of
 from memlab.device.emulator.codegen.records import Int32, Pointer, Record
 from memlab.device.emulator.models.clocks import later
 
+_HAS_ENDED = 1  # the version of a block's event by which it makes room for another one
+
 
 class Event(Record):
     """Something that happens."""
 
     time: float  # clocks
     number: int  # the block whose data comes, or the complement of the SM that has computed
-    version: int  # of the SM's computations: an older one has become void
+    version: int  # of the SM's computations: an older one has become void; or `_HAS_ENDED`
 
 
 class Multiprocessor(Record):
@@ -44,6 +47,7 @@ class Block(Record):
     end: int  # that behind its last one
     left: float  # of these
     multiprocessor: int
+    begun: float  # when it starts, clocks
 
 
 class UnderWay(Record):
@@ -63,6 +67,7 @@ class Merging(Record):
     blocks: Pointer[Block]
     block_count: int
     started: int
+    next_start: float  # the earliest time at which the next block starts
     first_wave: int  # blocks that start at once
     rounds: Pointer[Int32]  # by read
     places: Pointer[Int32]  # by read: what it reads, by a number from 0
@@ -85,6 +90,8 @@ class Merging(Record):
     memory_deviation: float
     pace_deviation: float  # of the clocks that a block computes, relative, by each other that does
     start_clocks: float  # between starts of blocks
+    duration_deviation: float  # of the time from the start of a block to its end, relative
+    in_turn: int  # 1 where the blocks of an SM share its clocks, 0 where it serves the oldest
     asked: Pointer[float]  # sectors that blocks of the first wave, and later ones, ask for
     read: Pointer[float]  # those of them that the L2 reads
     asked_at: Pointer[float]  # by read: when its block asks for it, clocks
@@ -190,19 +197,35 @@ def read_round(state: Merging, number: int, time: float) -> None:
 
 @compiled
 def compute(state: Merging, sm: Multiprocessor, time: float) -> None:
-    """Bring the work of an SM's blocks up to date: the oldest is served."""
-    if sm.count > 0:
+    """Bring the work of an SM's blocks up to date: the oldest is served, or all are in turn."""
+    if state.in_turn == 1:
+        for place in range(sm.count):
+            state.blocks[sm.computing[place]].left -= (time - sm.since) / float(sm.count)
+    elif sm.count > 0:
         state.blocks[sm.computing[0]].left -= time - sm.since
     sm.since = time
 
 
 @compiled
+def first_to_end(state: Merging, sm: Multiprocessor) -> int:
+    """The place of the block that ends its work first among those that compute."""
+    first = 0
+    if state.in_turn == 1:
+        for place in range(sm.count):
+            if state.blocks[sm.computing[place]].left < state.blocks[sm.computing[first]].left:
+                first = place
+    return first
+
+
+@compiled
 def expect(state: Merging, number: int) -> None:
-    """Expect the end of the oldest block's work."""
+    """Expect the end of the work of the block that is served, or of the one that has least."""
     sm = state.multiprocessors[number]
     sm.version += 1
     if sm.count > 0:
-        left = later(state.blocks[sm.computing[0]].left, 0.0)
+        left = later(state.blocks[sm.computing[first_to_end(state, sm)]].left, 0.0)
+        if state.in_turn == 1:
+            left *= float(sm.count)
         push(state, sm.since + left, -1 - number, sm.version)
 
 
@@ -228,40 +251,48 @@ def begin_work(state: Merging, number: int, time: float) -> None:
 
 @compiled
 def end_work(state: Merging, number: int, time: float) -> None:
-    """A block has computed, and reads on, or makes room for another one."""
+    """A block has computed, and reads on, or ends."""
     sm = state.multiprocessors[number]
     compute(state, sm, time)
-    block = sm.computing[0]
+    first = first_to_end(state, sm)
+    block = sm.computing[first]
     sm.count -= 1
-    for place in range(sm.count):
+    for place in range(first, sm.count):
         sm.computing[place] = sm.computing[place + 1]
     if state.blocks[block].next < state.blocks[block].end:
         read_round(state, block, time)
-    elif state.started < state.block_count:
-        start(state, number, time)
+    else:
+        longer = state.duration_deviation * normal(state)
+        lasts = (time - state.blocks[block].begun) * later(longer, -longer)
+        push(state, time + lasts, block, _HAS_ENDED)
     expect(state, number)
 
 
 @compiled
 def start(state: Merging, number: int, time: float) -> None:
-    """Start the next block on an SM."""
+    """Start the next block on an SM: blocks start one after the other."""
     block = state.started
     state.started += 1
+    begun = later(time, state.next_start)
+    state.next_start = begun + state.start_clocks
     state.blocks[block].multiprocessor = number
-    read_round(state, block, time)
+    state.blocks[block].begun = begun
+    read_round(state, block, begun)
 
 
 @compiled(exported=True)
 def merge(state: Merging, multiprocessors: int) -> int:
     """Run all blocks."""
     while state.started < state.first_wave:
-        time = state.start_clocks * float(state.started)
-        start(state, state.started % multiprocessors, time)
+        start(state, state.started % multiprocessors, 0.0)
     while state.event_count > 0:
         first = state.events[0]
         time, number, version = first.time, first.number, first.version
         pop(state)
-        if number >= 0:
+        if number >= 0 and version == _HAS_ENDED:
+            if state.started < state.block_count:
+                start(state, state.blocks[number].multiprocessor, time)
+        elif number >= 0:
             begin_work(state, number, time)
         elif state.multiprocessors[-1 - number].version == version:
             end_work(state, -1 - number, time)

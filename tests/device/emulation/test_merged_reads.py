@@ -9,7 +9,8 @@ import pytest
 from paths import REPOSITORY
 
 from memlab.device.datasheets.loader import load_datasheet
-from memlab.device.emulation.cache_counters import cache_geometry
+from memlab.device.emulation.cache_counters import cache_geometry, suit_blocks
+from memlab.device.measurement import AccessCounts, Counters
 
 H200 = load_datasheet("h200")
 SMS = 132
@@ -50,20 +51,53 @@ def test_other_grids_lie_between_those_that_were_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("per_sm", "blocks", "simulated", "paced"),
+    ("per_sm", "blocks", "waits", "simulated", "paced"),
     [
-        (2, SMS, True, True),
-        (2, SMS - 1, False, True),  # an SM is empty
-        (2, 6 * SMS, True, True),
-        (2, 6 * SMS + 1, False, True),  # more than three waves
-        (8, 8 * SMS, True, True),
-        (9, 9 * SMS, False, False),  # more blocks on an SM than were measured
+        (2, SMS, True, True, True),
+        (2, SMS - 1, True, False, True),  # an SM is empty
+        (2, 8 * SMS, True, True, True),
+        (2, 8 * SMS + 1, True, False, True),  # more than four waves
+        (8, 8 * SMS, True, True, True),
+        (9, 9 * SMS, True, False, False),  # more blocks on an SM than were measured
+        (9, 8 * SMS, True, True, True),  # there is room for more of them
+        (2, SMS - 1, False, False, False),
+        (32, 999 * SMS, False, True, False),  # without barriers, there may be any number
     ],
 )
 def test_blocks_are_simulated_where_this_was_compared_with_counts(
-    per_sm: int, blocks: int, simulated: bool, paced: bool
+    per_sm: int, blocks: int, waits: bool, simulated: bool, paced: bool
 ) -> None:
-    geometry = cache_geometry(H200, per_sm, 0, blocks)
+    geometry = suit_blocks(cache_geometry(H200, per_sm, 0, blocks), Counters(), blocks, waits)
 
     assert (geometry.reads is not None) == simulated
     assert (geometry.paces is not None) == paced
+
+
+@pytest.mark.parametrize(
+    ("instructions", "wavefronts", "waits", "in_turn", "clocks"),
+    [
+        (400, 90, False, False, 100.0),  # of four schedulers
+        (400, 110, False, True, 110.0),
+        (400, 110, True, False, 110.0),
+    ],
+)
+def test_blocks_that_queue_for_the_l1_take_turns(
+    instructions: int, wavefronts: int, waits: bool, in_turn: bool, clocks: float
+) -> None:
+    blocks, accesses = SMS, {("global", "load"): AccessCounts(wavefronts=SMS * wavefronts)}
+    counters = Counters(warp_instructions=instructions * blocks, accesses=accesses)
+
+    reads = suit_blocks(cache_geometry(H200, 1, 0, blocks), counters, blocks, waits).reads
+
+    assert reads is not None
+    assert (reads.in_turn, reads.between_barriers) == (in_turn, waits)
+    assert reads.block_clocks == pytest.approx(clocks)
+
+
+@pytest.mark.parametrize(("per_sm", "in_order"), [(2, False), (32, True)])
+def test_short_blocks_start_in_turn_where_many_have_room(per_sm: int, in_order: bool) -> None:
+    """A wave of 32 blocks on each SM takes 5000 clocks to start, and a read of DRAM 700."""
+    blocks = 40 * SMS * per_sm
+    geometry = cache_geometry(H200, per_sm, 0, blocks)
+
+    assert suit_blocks(geometry, Counters(), blocks, waits=False).in_order == in_order

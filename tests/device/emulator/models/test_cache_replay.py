@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from memlab.device.emulator.isa.table import TABLE
 from memlab.device.emulator.models.cache_replay import (
     PARTS,
     LineAccesses,
@@ -23,11 +24,15 @@ from memlab.device.emulator.models.caches import CacheGeometry
 from memlab.device.emulator.models.read_merging import ReadMerging
 
 LINE = 128
-CAPACITY = Path(__file__).parents[4] / "docs" / "results" / "h200-capacity.csv"
+RESULTS = Path(__file__).parents[4] / "docs" / "results"
+CAPACITY = RESULTS / "h200-capacity.csv"
 
 
-def step(kind: str, space: str = "global", bypass_l1: bool = False) -> Any:
-    row = SimpleNamespace(opcode="", view="", kind=kind, space=space, bypass_l1=bypass_l1)
+def step(
+    kind: str, space: str = "global", bypass_l1: bool = False, evict_first: bool = False
+) -> Any:
+    hints = {"bypass_l1": bypass_l1, "evict_first": evict_first}
+    row = SimpleNamespace(opcode="", view="", kind=kind, space=space, **hints)
     return SimpleNamespace(row=row, target=-1)
 
 
@@ -133,13 +138,100 @@ def test_every_access_finds_what_a_plain_cache_holds(
 
 def test_a_block_starts_where_one_has_ended_first() -> None:
     """Two multiprocessors with two slots: by hand."""
-    geometry = CacheGeometry(2, 2, LINE, LINE, 32)
+    geometry = CacheGeometry(2, 2, LINE, LINE, 32, in_order=True)
 
     schedule = schedule_blocks(np.array([5, 2, 9, 4, 1, 7, 3]), geometry)
 
     assert schedule.multiprocessor.tolist() == [0, 1, 0, 1, 1, 1, 1]
     assert schedule.slot.tolist() == [0, 0, 1, 1, 0, 0, 1]
     assert schedule.start.tolist() == [0, 0, 0, 0, 2, 3, 4]
+
+
+def test_where_later_blocks_start_is_left_to_chance() -> None:
+    """An H100 gives 0.5 to 15% of later blocks to the SM of the block a wave before them."""
+    with (RESULTS / "h100-block-places.csv").open(newline="") as file:
+        most = max(float(row["same_sm_as_a_wave_before"]) for row in csv.DictReader(file))
+    geometry = CacheGeometry(132, 2, LINE, LINE, 32)
+    ends = np.full(40 * geometry.wave, 1000)
+
+    by_chance = schedule_blocks(ends, geometry).multiprocessor.reshape(40, -1)
+    in_order = schedule_blocks(ends, replace(geometry, in_order=True)).multiprocessor
+
+    assert (np.diff(in_order.reshape(40, -1), axis=0) == 0).all()
+    assert np.mean(by_chance[2:-1] == by_chance[3:]) < most
+    shares = np.bincount(by_chance.reshape(-1)) / 80
+    assert shares.min() > 0.9
+    assert shares.max() < 1.1
+
+
+HINTED = {
+    "ld.cg": step("load", bypass_l1=True),
+    "ld.cs": step("load", evict_first=True),
+    "st.wb": step("store"),
+    "st.cs": step("store", evict_first=True),
+    "st.L1::no_allocate": step("store", bypass_l1=True),
+}
+
+
+def hits_of_hinted(hint: str, beside: int, again: bool) -> float:
+    """The share of hits of a block that does as those of `benchmarks/hinted_lines.cu`."""
+    kept, others = np.arange(1024), 1024 + np.arange(beside)
+    line = np.concatenate([kept, others, others if again else kept])
+    steps = [step("load"), HINTED[hint], step("load")]
+    given = LineAccesses(
+        block=np.zeros(len(line), np.int64),
+        time=np.arange(len(line)),
+        index=np.repeat([0, 1, 2], [1024, beside, len(line) - 1024 - beside]).astype(np.int32),
+        place=line * 16 + 15,
+        ends=np.array([len(line)]),
+        factor=1,
+        local_lines=0,
+    )
+    geometry = CacheGeometry(1, 1, 224 * 1024, 2**20 * LINE, 32)
+    replayed = replay_accesses(given, schedule_blocks(given.ends, geometry), steps, geometry)
+    hits = replayed.first_wave.l1_hits[2] / replayed.first_wave.accesses[2]
+    return float(hits)
+
+
+@pytest.mark.parametrize("hint", HINTED)
+def test_lines_with_hints_are_kept_and_replaced_as_counted(hint: str) -> None:
+    """Lines beside others, and again; of the others, over what stays beside bypassing loads.
+
+    An H100 keeps a quarter of 1536 lines that are stored plainly, all of which the model keeps.
+    """
+    counted: dict[tuple[str, int, bool], float] = {}
+    with (RESULTS / "h100-hinted-lines.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            again, beside = row["again"] == "1", int(row["beside"])
+            second = 132 * 4 * 4 * (beside if again else 1024)  # of 132 SMs, 4 rounds, 4 sectors
+            counted[row["hint"], beside, again] = int(row["l1_hits"]) / second
+
+    for beside in (256,) if hint == "st.wb" else (256, 1536):
+        found = hits_of_hinted(hint, beside, again=True)
+        assert found == pytest.approx(counted[hint, beside, True], abs=0.26)
+    kept = hits_of_hinted(hint, 1536, again=False)
+    undisturbed = counted["ld.cg", 1536, False]
+    assert kept == pytest.approx(min(counted[hint, 1536, False] / undisturbed, 1), abs=0.17)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "bypasses", "first"),
+    [
+        ("ld.global.u32", False, False),
+        ("ld.global.cs.u32", False, True),
+        ("ld.global.lu.u32", True, False),
+        ("ld.global.cg.u32", True, False),
+        ("ld.global.L1::no_allocate.u32", True, False),
+        ("st.global.cs.u32", False, True),
+        ("st.global.cg.u32", False, False),
+        ("st.global.wt.u32", False, False),
+        ("st.global.L1::no_allocate.u32", True, False),
+    ],
+)
+def test_hints_of_accesses(opcode: str, bypasses: bool, first: bool) -> None:
+    row = TABLE[opcode]
+
+    assert (row.bypass_l1, row.evict_first) == (bypasses, first)
 
 
 def local(blocks: int) -> tuple[LineAccesses, NDArray[np.int64]]:

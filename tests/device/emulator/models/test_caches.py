@@ -373,6 +373,36 @@ def test_reads_of_blocks_in_step_are_merged_by_groups() -> None:
     assert share == pytest.approx((1 / 4 + 2 / 4) / 2)
 
 
+@pytest.mark.parametrize(
+    ("sectors", "rows", "share"),
+    [([0, 1], 4, 1 / 2), ([0], 4, 1 / 8 + 3 / 4), ([0], 3, 1 / 2)],
+)
+def test_lone_sectors_of_blocks_in_step_merge_up_to_three_waves(
+    sectors: list[int], rows: int, share: float
+) -> None:
+    """Waves of two blocks that read the same one or two sectors of a line."""
+    made = stream([0] * len(sectors), sectors, [(0, 16, 0)] * len(sectors))
+    apart = replace(geometry(l1_bytes=0, resident_blocks=1), multiprocessors=2, reads=STEADY)
+
+    found = caches.l1_reads(made, all_of((2, rows, 1)), apart).coalesced_share
+
+    assert found == pytest.approx(share)
+
+
+@pytest.mark.parametrize(("most", "share"), [(10_000, 1 / 4), (100, 1.0)])
+def test_blocks_without_barriers_are_simulated_in_full_or_not(
+    monkeypatch: pytest.MonkeyPatch, most: int, share: float
+) -> None:
+    """Else the table counts, which merges nothing here: first rounds tell nothing of later ones."""
+    monkeypatch.setattr(caches, "_MOST_FREE_READS", most)
+    free = replace(STEADY, between_barriers=False)
+    merging = replace(geometry(l1_bytes=0, resident_blocks=1), multiprocessors=16, reads=free)
+
+    found = caches.l1_reads(matrix_product(64, 16), all_of((4, 4, 1)), merging).coalesced_share
+
+    assert found == pytest.approx(share)
+
+
 @pytest.mark.parametrize(("clocks", "rate"), [(0.0, 0.5), (64 * 20_000.0, 1.0)])
 def test_blocks_that_compute_for_long_do_not_share_an_l1(clocks: float, rate: float) -> None:
     """Two blocks of an SM read the same 64 lines, one in each round; the L1 holds four.

@@ -22,7 +22,9 @@ RANDOM, IN_ORDER = range(2)
 
 
 def load() -> Any:
-    row = SimpleNamespace(opcode="", view="", kind="load", space="global", bypass_l1=True)
+    row = SimpleNamespace(
+        opcode="", view="", kind="load", space="global", bypass_l1=True, evict_first=False
+    )
     return SimpleNamespace(row=row)
 
 

@@ -187,6 +187,60 @@ def test_a_third_block_starts_when_the_first_one_has_ended() -> None:
     assert times[2, 0] == pytest.approx(times[0, -1] + 1300.0)
 
 
+def test_blocks_that_queue_for_the_l1_advance_alike() -> None:
+    """Two blocks with 500 clocks of work in each of two rounds: both have done 500 after 1000.
+
+    Where the older one is served first, the younger one works while that waits for its second read,
+    280 clocks, and the rest behind the older one's second round.
+    """
+    merging = steady((0,), block_clocks=1000.0)
+
+    oldest_first = read_times(np.ones(2), 2, merging, 2)
+    in_turn = read_times(np.ones(2), 2, replace(merging, in_turn=True), 2)
+
+    assert oldest_first[:, 1] == pytest.approx([280.0 + 500.0, 280.0 + 1500.0])
+    assert in_turn[:, 1] == pytest.approx([280.0 + 1000.0] * 2)
+
+
+def test_blocks_start_one_by_one_in_later_waves_too() -> None:
+    """Blocks of 280 clocks, of which one starts in 1000."""
+    merging = steady((0,), start_clocks=1000.0)
+
+    times = read_times(np.ones(1), 4, merging, 1)
+
+    assert times[:, 0] == pytest.approx([0.0, 1000.0, 2000.0, 3000.0])
+
+
+@pytest.mark.parametrize("per_sm", [1, 2, 4, 8])
+def test_reads_of_short_blocks_are_merged_as_counted(per_sm: int) -> None:
+    """Blocks without barriers, of four and 16 waves, that read a tile with others and one alone."""
+    errors = []
+    with (REPOSITORY / "docs" / "results" / "h100-short-tiles.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            if (row["blocks_per_sm"], row["own"], row["work"]) != (str(per_sm), "1", "16"):
+                continue
+            waves = int(row["waves"])
+            block = np.arange(SMS * per_sm * waves)
+            place = np.stack([block // int(row["readers"]), len(block) + block], axis=1).reshape(-1)
+            rounds = ReadRounds(
+                starts=2 * np.arange(len(block) + 1),
+                round=np.repeat(block, 2),
+                place=place,
+                unit=place,
+                sectors=np.full(len(place), 32.0),
+                lines=np.full(len(place), 8.0),
+                work=np.ones(len(place)),
+            )
+            merging = replace(h100(), between_barriers=False, block_clocks=8 * 94 / 4)
+            merged = merge_reads(rounds, merging, SMS, per_sm)
+            share = (merged.first_wave + (waves - 1) * merged.later) / waves
+            errors.append(int(row["l1_sectors"]) / int(row["l2_sectors"]) * share - 1)
+
+    assert len(errors) == 12
+    assert np.abs(errors).max() < 0.16
+    assert abs(np.mean(errors)) < 0.1
+
+
 def test_later_blocks_start_where_others_have_ended() -> None:
     """The third block starts when the first two have ended, so nobody reads with it."""
     merged = merge_reads(rounds_of([[1], [1], [1]]), steady((0, 0), block_clocks=1000.0), 2, 1)
