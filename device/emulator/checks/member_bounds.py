@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -48,7 +49,8 @@ class MemberObservation:
     count: int
 
 
-def find_subscripts(program: Program) -> dict[int, int]:
+@lru_cache(maxsize=32)
+def find_subscripts(program: Program) -> Mapping[int, int]:
     """The instructions that pass the index of a subscript on, and the number of its member."""
     found = {}
     for index, step in enumerate(program.steps):

@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,11 +67,11 @@ class Counts:
             (2, loops, TRIP_COLUMNS),
             (loops, REST_COLUMNS),
         )
-        ends = np.cumsum([math.prod(shape) for shape in shapes])
+        ends = [0, *accumulate(map(math.prod, shapes))]
         if flat is None:
             flat = np.zeros(ends[-1], np.int64)
-        parts = np.split(flat, ends[:-1])
-        return cls(flat, *(part.reshape(of) for part, of in zip(parts, shapes, strict=True)))
+        bounds = zip(pairwise(ends), shapes, strict=True)
+        return cls(flat, *(flat[start:end].reshape(shape) for (start, end), shape in bounds))
 
     def take(self) -> Counts:
         """A copy of all counts, which begin again from 0."""
