@@ -288,13 +288,14 @@ class GlobalMemory(Segment):
     def describe(self, address: int) -> str:
         """Describe an address as an element of the nearest array below it.
 
-        The compiler's own variables, such as `$str` of an assertion's text, are in no source, and
-        tags of a library, such as `thrust::seq`, hold no element.
+        Variables of the compiler, such as `$str` of an assertion's text, and those with mangled
+        names, as of a library, are left out, unless the address lies right behind them.
         """
         named = [
             array
             for array in self.allocations
-            if array.size >= array.element_bytes and not array.name.startswith("$")
+            if not array.name.startswith(("$", "_Z", "__unnamed_"))
+            or address < array.address + array.size + _GUARD_BYTES
         ]
         if not named:
             return describe_wild_address(address)

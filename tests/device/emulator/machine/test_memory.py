@@ -80,13 +80,18 @@ def test_each_block_has_its_own_shared_memory_and_dynamic_follows_static() -> No
     assert done["out"].tolist() == [i // 32 * 1000 + i // 32 * 32 + 3 for i in range(96)]
 
 
-def test_a_fault_does_not_name_a_string_of_the_compiler() -> None:
-    memory = GlobalMemory(
-        {"a": (256, 4), "$str": (8, 1), "b": (64, 4), "$str$1": (8, 1), "tag": (1, 4)}
-    )
-    last = memory.find("tag").address
-    assert memory.describe(last + 4096).startswith("b[")
-    assert memory.describe(memory.find("$str").address + 100).startswith("a[")
+def test_a_fault_names_variables_of_compiler_and_libraries_right_behind_them_alone() -> None:
+    arrays = {
+        "a": (256, 4),
+        "$str": (8, 1),
+        "b": (64, 4),
+        "__unnamed_1": (8, 1),
+        "_Z4most": (4, 4),
+    }
+    memory = GlobalMemory(arrays)
+    last = memory.find("_Z4most").address
+    assert memory.describe(last + 8192).startswith("b[")
+    assert memory.describe(last + 4) == "_Z4most[1] of 1 element"
     assert memory.describe(memory.find("b").address - 4).startswith("a[")
     assert memory.describe(memory.find("b").address + 64) == "b[16] of 16 elements"
 
