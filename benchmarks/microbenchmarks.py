@@ -38,6 +38,7 @@ TIMED = (
     "dependent",
     "idle_accesses",
     "block_paces",
+    "constant_walks",
     "block_places",
 )
 """Programs that print their table."""

@@ -153,6 +153,7 @@ TABLES = {
     "block_places": "docs/results/h100-block-places.csv",
     "hinted_lines": "docs/results/h100-hinted-lines.csv",
     "short_tiles": "docs/results/h100-short-tiles.csv",
+    "constant_walks": "docs/results/h100-constant-walks.csv",
     "warp_ends": "docs/results/h200-warp-ends.csv",
     "active_clusters": "tests/data/h200-active-clusters.csv",
     "cluster_times": "tests/data/h200-cluster-times.csv",
