@@ -2,7 +2,11 @@
 
 A sub-core's registers lie in two banks, by even and odd numbers, and each bank reads one register
 of a warp per clock. An operand that the instruction before kept (`.reuse`) is not read again
-(Huerta et al., "Analyzing Modern NVIDIA GPU Cores", MICRO 2025, section 5.3).
+(Huerta et al., "Analyzing Modern NVIDIA GPU Cores", MICRO 2025, section 5.3). A register that
+several operands name is read once: a loop of 11 instructions that names 14 even registers, among
+them those of squares twice, issued 0.92 instructions a clock on an H100 (`escape-times`,
+`docs/results/h100-held-out-5.csv`), not 11 / 14. Of pairs of registers nothing shows that:
+`integrate-double` took the time of two reads (`docs/results/h200-truth.csv`).
 """
 
 from __future__ import annotations
@@ -31,11 +35,13 @@ def register_reads(
         previous: The one before it, whose operands may have been kept; None for none.
     """
     kept = _kept(previous) if previous is not None else set()
-    reads = [0.0] * BANKS
+    reads, seen = [0.0] * BANKS, set[int]()
     for place, (operand, registers) in enumerate(_sources(step)):
-        if (place, operand) not in kept:
-            for register in registers:
-                reads[register % BANKS] += 1.0
+        if (place, operand) in kept or (len(registers) == 1 and operand in seen):
+            continue
+        seen.add(operand)
+        for register in registers:
+            reads[register % BANKS] += 1.0
     return reads[0], reads[1]
 
 

@@ -19,6 +19,9 @@ def instruction(text: str) -> MachineInstruction:
     [
         ("FFMA R1, R2, R4, R6", (3, 0)),
         ("FFMA R2, R3, R4, R6", (2, 1)),
+        ("FMUL R7, R8, R8", (1, 0)),
+        ("FFMA R2, R3, -R3, R6", (1, 1)),
+        ("DMUL R8, R2, R2", (2, 2)),
         ("IADD3 R4, R5, -0x1, RZ", (0, 1)),
         ("IMAD.WIDE R12, R7, 0x4, R8", (1, 2)),
         ("ISETP.GE.AND P0, PT, R7, UR4, PT", (0, 1)),
