@@ -116,6 +116,24 @@ class FlowGraph:
         return tuple((header, frozenset(body)) for header, body in sorted(found.items()))
 
     @cached_property
+    def rare_blocks(self) -> frozenset[int]:
+        """Blocks for rare cases: calls of the compiler's own functions, and diverged warps."""
+        names = self.code.functions
+        calls = {
+            call.block
+            for call in self.calls
+            if "__internal_" in names.get(self.instructions(call.function)[0].address, "")
+        }
+        diverged = {
+            edge.destination
+            for edge in self.edges
+            if edge.source >= 0
+            and edge.destination not in (EXIT, edge.source + 1)
+            and self.instructions(edge.source)[-1].opcode.startswith("BRA.DIV")
+        }
+        return frozenset(calls | diverged)
+
+    @cached_property
     def _starts(self) -> list[int]:
         return [block.start for block in self.blocks]
 

@@ -19,9 +19,8 @@ rank the rules: they were chosen by how often a rule fails, not by a kernel's co
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median_low
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,46 +29,27 @@ from memlab.device.emulator.isa.asynchronous.warpgroup import is_product
 from memlab.device.machine_code.flow_graph import ENTRY, FlowGraph
 from memlab.device.machine_code.linear_program import LinearProgram
 from memlab.device.machine_code.ptx_profile import SEVERAL, PtxCount, PtxProfile
+from memlab.device.machine_code.slow_paths import slow_calls
 from memlab.device.machine_code.unrolling import (
     ACCESSES,
     ADDITIONS,
     MERGED,
+    PLACELESS,
     TENSOR,
     WARPGROUP,
+    UnrolledCode,
     counted_trips,
     is_arithmetic,
     last_trips,
     loop_limits,
     round_limits,
-    slow_calls,
     tensor_expansion,
-    unlikely_blocks,
     unrolled_code,
     unrolled_shares,
 )
-from memlab.device.properties import WARP_SIZE
+from memlab.device.machine_code.warp_counts import warp_counts
 
 Floats = NDArray[np.float64]
-
-_PLACELESS = frozenset(
-    (
-        "BSSY",
-        "BSYNC",
-        "WARPSYNC",
-        "NOP",
-        "BRA",
-        "MOV",
-        "UMOV",
-        "CS2R",
-        "ULDC",
-        "LDC",
-        "LDCU",
-        "S2R",
-        "S2UR",
-        "R2UR",
-    )
-)
-"""Instructions that ptxas places by its own needs: they say nothing of the PTX's line."""
 
 _CLUSTER_BARRIER = ("UCGABAR_ARV", "UCGABAR_WAIT")
 """The barrier of a cluster. The machine code of a kernel that declares no cluster asks whether the
@@ -90,7 +70,6 @@ _UNEVEN_COST = 0.02  # of as many rounds, beyond those of even trips, as there a
 _IMPOSSIBLE_COST = 1000.0  # of all threads making a round that no trips are left for
 _LAST_TRIP_COST = 1.0  # of a peeled trip that is not the last one of each entry
 _SLACK = 1e-6  # against rounding
-_EQUAL = 0.01  # by what executions differ that count as equal: those of sampled grids are rounded
 
 
 @dataclass(frozen=True)
@@ -135,10 +114,11 @@ def project(graph: FlowGraph, profile: PtxProfile) -> Executions | None:
     """
     blocks = len(graph.blocks)
     sizes = [block.stop - block.start for block in graph.blocks]
+    codes, slow = unrolled_code(graph, profile), slow_calls(graph, profile)
     if not profile.threads:
         edge_lanes = np.zeros(len(graph.edges))
     else:
-        found = _edge_lanes(graph, profile)
+        found = _edge_lanes(graph, profile, codes, slow)
         if found is None:
             return None
         edge_lanes = found
@@ -148,22 +128,17 @@ def project(graph: FlowGraph, profile: PtxProfile) -> Executions | None:
             block_lanes[edge.destination] += value
     for call in graph.calls:
         block_lanes[call.function] += block_lanes[call.block]
-    block_warps = _block_warps(graph, profile, block_lanes, edge_lanes)
-    edge_warps = _edge_warps(graph, block_lanes, block_warps, edge_lanes)
-    warps = np.repeat(block_warps, sizes)
-    for block, (first, _) in enumerate((b.start, b.stop) for b in graph.blocks):
-        if graph.code.instructions[first].name == "BSYNC":  # every group that arrives executes it
-            arriving = sum(
-                value
-                for edge, value in zip(graph.edges, edge_warps, strict=True)
-                if edge.destination == block
-            )
-            warps[first] = min(max(arriving, block_warps[block]), block_lanes[block])
+    warps = warp_counts(graph, profile, codes, slow, block_lanes, edge_lanes)
     lanes = np.repeat(block_lanes, sizes)
-    return Executions(block_lanes, block_warps, edge_lanes, edge_warps, lanes, warps)
+    return Executions(block_lanes, warps.blocks, edge_lanes, warps.edges, lanes, warps.instructions)
 
 
-def _edge_lanes(graph: FlowGraph, profile: PtxProfile) -> Floats | None:
+def _edge_lanes(
+    graph: FlowGraph,
+    profile: PtxProfile,
+    codes: Sequence[UnrolledCode],
+    slow: Mapping[int, int],
+) -> Floats | None:
     """The threads on each edge: the solution of the linear program, in shares of all threads."""
     threads = profile.threads
     program = LinearProgram()
@@ -181,13 +156,13 @@ def _edge_lanes(graph: FlowGraph, profile: PtxProfile) -> Floats | None:
     for number in outward[ENTRY]:
         program.require_equal({number: 1.0}, 1.0)
     per_instruction = _INSTRUCTION_COST * threads / max(sum(c.lanes for c in profile.counts), 1)
-    unlikely, slow = unlikely_blocks(graph), slow_calls(graph, profile)
     for block, numbers in entering.items():
         size = graph.blocks[block].stop - graph.blocks[block].start
         flow: dict[int, float] = defaultdict(float)
         for number in numbers:
             flow[number] += 1.0
-            rare = _UNLIKELY_COST if block in unlikely and block not in slow else 0.0
+            is_rare = block in graph.rare_blocks and block not in slow
+            rare = _UNLIKELY_COST if is_rare else 0.0
             program.add_cost(number, per_instruction * size + rare)
         for number in outward[block]:
             flow[number] -= 1.0
@@ -198,7 +173,6 @@ def _edge_lanes(graph: FlowGraph, profile: PtxProfile) -> Floats | None:
         lanes = profile.lines[line].slow_lanes / threads
         cost = 1 / max(lanes, _LEAST_SHARE)
         program.prefer_equal(row, lanes, *(cost * each for each in _ACCESS_COSTS))
-    codes = unrolled_code(graph, profile)
     for limit in loop_limits(codes, profile):
         row = dict.fromkeys(inward[limit.header], 1.0)
         program.require_at_most(row, limit.most / threads * (1 + _SLACK))
@@ -252,7 +226,7 @@ def _anchors(graph: FlowGraph, profile: PtxProfile) -> dict[_Anchor, tuple[float
             line = step.ptx_line
             if step.name in WARPGROUP:
                 products[block] += 1
-            elif line in lines and step.is_unconditional and step.name not in _PLACELESS:
+            elif line in lines and step.is_unconditional and step.name not in PLACELESS:
                 known.append(lanes[line])
                 found[line][step.opcode][block] += 1
         most.append(max(known, default=0.0))
@@ -312,128 +286,3 @@ def _rank(count: PtxCount, opcode: str, copies: Mapping[int, int]) -> tuple[int,
     if is_arithmetic(name, count.opcode):
         return 1, times, opcode
     return (2 if name in MERGED else 3), times, opcode
-
-
-def _block_warps(
-    graph: FlowGraph, profile: PtxProfile, block_lanes: Floats, edge_lanes: Floats
-) -> Floats:
-    """The executions by warps: a block has as many threads a warp as its PTX instructions.
-
-    Those count that are executed at least as often as the block, and of these the ones that are
-    executed least: others were moved into it.
-    """
-    heaviest: dict[int, tuple[float, int]] = {}
-    for edge, lanes in zip(graph.edges, edge_lanes.tolist(), strict=True):
-        heaviest[edge.destination] = max(
-            heaviest.get(edge.destination, (0.0, ENTRY)), (lanes, edge.source)
-        )
-    unrolled = _unrolled_densities(graph, profile)
-    slow = _slow_densities(graph, profile)
-    density = np.full(len(graph.blocks), 1 / WARP_SIZE)
-    for block in range(len(graph.blocks)):
-        counts = [
-            profile.lines[step.ptx_line]
-            for step in graph.instructions(block)
-            if step.ptx_line in profile.lines
-            and step.is_unconditional
-            and step.name not in _PLACELESS
-        ]
-        least = block_lanes[block] * (1 - _EQUAL)
-        known = [count for count in counts if not count.guarded and count.lanes > least]
-        fewest = min((count.lanes for count in known), default=0.0) * (1 + _EQUAL)
-        _, before = heaviest.get(block, (0.0, ENTRY))
-        iterations, of_rounds = unrolled.get(block, (0.0, 0.0))
-        if block in slow:
-            density[block] = slow[block]
-        elif fewest and iterations <= fewest <= iterations * (1 + _EQUAL) ** 2:
-            density[block] = of_rounds
-        elif fewest:
-            density[block] = median_low(
-                [count.warps / count.lanes for count in known if count.lanes <= fewest]
-            )
-        elif before >= 0:  # as many threads a warp as most come with
-            density[block] = density[before]
-    warps: Floats = block_lanes * density
-    return warps
-
-
-def _slow_densities(graph: FlowGraph, profile: PtxProfile) -> dict[int, float]:
-    """The warps per thread of calls for slow paths, and of the functions, by block."""
-    slow = slow_calls(graph, profile)
-    lanes, warps = defaultdict[int, float](float), defaultdict[int, float](float)
-    for call in graph.calls:
-        if call.block in slow:
-            count = profile.lines[slow[call.block]]
-            for block in (call.block, *graph.reached_from(call.function)):
-                lanes[block] += count.slow_lanes
-                warps[block] += count.slow_warps
-    return {block: warps[block] / lanes[block] for block in lanes if lanes[block]}
-
-
-def _unrolled_densities(graph: FlowGraph, profile: PtxProfile) -> dict[int, tuple[float, float]]:
-    """The warps per thread of code that holds the bodies of loops, where their trips are known.
-
-    Returns:
-        By block, how often threads execute the loop of the PTX, and the warps per thread.
-    """
-    codes = unrolled_code(graph, profile)
-    densities = {}
-    for code in codes:
-        loop = profile.loops[code.loop]
-        if code.copies not in loop.unrolled:
-            continue
-        lanes = loop.unrolled[code.copies].total
-        warps = loop.unrolled_warps[code.copies].total
-        longer = [other.copies for other in codes if other.loop == code.loop]
-        longer = [copies for copies in longer if copies > code.copies and copies in loop.unrolled]
-        pair = (min(longer, default=0), code.copies)
-        if longer and pair in loop.rest_warps:
-            lanes -= min(longer) / code.copies * loop.unrolled[min(longer)].total
-            warps = loop.rest_warps[pair]
-        elif longer:
-            saved = min(longer) / code.copies
-            lanes -= saved * loop.unrolled[min(longer)].total
-            warps -= saved * loop.unrolled_warps[min(longer)].total
-        if lanes > 0:
-            density = min(max(warps / lanes, 1 / WARP_SIZE), 1.0)
-            densities[code.block] = loop.iterations, density
-    return densities
-
-
-def _edge_warps(
-    graph: FlowGraph, block_lanes: Floats, block_warps: Floats, edge_lanes: Floats
-) -> Floats:
-    """The warps of which some thread takes each edge.
-
-    Where a branch sends full warps one way, the other warps go the other way. Where it sends parts
-    of warps, the other parts go the other way.
-    """
-    outward: dict[int, list[int]] = defaultdict(list)
-    for number, edge in enumerate(graph.edges):
-        outward[edge.source].append(number)
-    warps = np.zeros(len(graph.edges))
-    for block, numbers in outward.items():
-        for number in numbers:
-            if block == ENTRY:
-                warps[number] = block_warps[0]
-            elif len(numbers) == 1:
-                warps[number] = block_warps[block]
-            elif block_lanes[block]:
-                others = [other for other in numbers if other != number]
-                taken = sum(
-                    edge_lanes[other]
-                    * _density(graph.edges[other].destination, block, block_lanes, block_warps)
-                    for other in others
-                )
-                full = block_warps[block] / block_lanes[block]
-                lanes = sum(edge_lanes[other] for other in others)
-                diverged = taken > lanes * full * (1 + _SLACK)
-                left = block_warps[block] if diverged else block_warps[block] - taken
-                warps[number] = min(max(left, edge_lanes[number] / WARP_SIZE), edge_lanes[number])
-    return warps
-
-
-def _density(destination: int, source: int, block_lanes: Floats, block_warps: Floats) -> float:
-    """The warps per thread behind a branch; where its threads end, those before it."""
-    block = destination if destination >= 0 and block_lanes[destination] else source
-    return float(block_warps[block] / block_lanes[block])

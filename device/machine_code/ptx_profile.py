@@ -38,6 +38,9 @@ class PtxCount:
             other instructions.
         slow_lanes: Executions by threads with operands for which the machine code calls a function.
         slow_warps: Executions by warps with such threads.
+        taken_lanes: Executions of a branch by threads that branch, as in `Tally.taken_lanes`.
+        taken_warps: Executions by warps with such threads.
+        parted_warps: Executions by warps with such threads and others.
     """
 
     line: int
@@ -49,6 +52,9 @@ class PtxCount:
     increment: int = 0
     slow_lanes: float = 0.0
     slow_warps: float = 0.0
+    taken_lanes: float = 0.0
+    taken_warps: float = 0.0
+    parted_warps: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -150,6 +156,9 @@ class PtxProfile:
                     guarded=known.guarded or count.guarded,
                     slow_lanes=known.slow_lanes + count.slow_lanes,
                     slow_warps=known.slow_warps + count.slow_warps,
+                    taken_lanes=known.taken_lanes + count.taken_lanes,
+                    taken_warps=known.taken_warps + count.taken_warps,
+                    parted_warps=known.parted_warps + count.parted_warps,
                 )
             before = count
         return lines
@@ -166,6 +175,9 @@ class Executed:
         rests: What remained behind the rounds of unrolled loops.
         slow_lanes: Executions of each instruction by threads that took a slow path.
         slow_warps: Executions of each instruction by warps with such threads.
+        taken_lanes: Executions of each branch by threads that branch; empty where that is not known.
+        taken_warps: Executions of each branch by warps with such threads.
+        parted_warps: Executions of each branch by warps with such threads and others.
     """
 
     lanes: Sequence[float]
@@ -174,6 +186,9 @@ class Executed:
     rests: Sequence[float]
     slow_lanes: Sequence[float]
     slow_warps: Sequence[float]
+    taken_lanes: Sequence[float] = ()
+    taken_warps: Sequence[float] = ()
+    parted_warps: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -247,6 +262,8 @@ def profile_of_tally(program: Program, tally: Tally) -> PtxProfile:
 
 def ptx_profile(structure: PtxStructure, executed: Executed) -> PtxProfile:
     """Describe the executions of a program, of the whole grid or of any part of it."""
+    names = ("taken_lanes", "taken_warps", "parted_warps") if executed.taken_lanes else ()
+    branches = {name: getattr(executed, name) for name in names}
     return PtxProfile(
         threads=executed.lanes[0] if executed.lanes else 0.0,
         counts=tuple(
@@ -260,6 +277,7 @@ def ptx_profile(structure: PtxStructure, executed: Executed) -> PtxProfile:
                 increment=_increment(step.instruction),
                 slow_lanes=executed.slow_lanes[index],
                 slow_warps=executed.slow_warps[index],
+                **{name: column[index] for name, column in branches.items()},
             )
             for index, step in enumerate(structure.program.steps)
         ),

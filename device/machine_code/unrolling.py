@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from statistics import median_low
 
 from memlab.device.emulator.isa.asynchronous.warpgroup import is_product
-from memlab.device.emulator.isa.slow_paths import slow_operands
-from memlab.device.machine_code.flow_graph import EXIT, FlowGraph
+from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.machine_code.ptx_profile import SEVERAL, PtxCount, PtxLoop, PtxProfile
 
@@ -55,6 +54,25 @@ _ARITHMETIC = frozenset(
     )
 )
 """The same for PTX instructions of floating-point arithmetic: see `is_arithmetic`."""
+PLACELESS = frozenset(
+    (
+        "BSSY",
+        "BSYNC",
+        "WARPSYNC",
+        "NOP",
+        "BRA",
+        "MOV",
+        "UMOV",
+        "CS2R",
+        "ULDC",
+        "LDC",
+        "LDCU",
+        "S2R",
+        "S2UR",
+        "R2UR",
+    )
+)
+"""Instructions that ptxas places by its own needs: they say nothing of the PTX's line."""
 _WITHOUT_ARITHMETIC = ("mov.", "ld.", "st.", "selp.", "cvt.")
 MERGED = frozenset(
     (
@@ -128,7 +146,7 @@ def unrolled_code(graph: FlowGraph, profile: PtxProfile) -> list[UnrolledCode]:
 
     The branch that closes a loop comes from the one that closes the loop in the PTX.
     """
-    lines, products, unlikely = profile.lines, _products_by_loop(profile), unlikely_blocks(graph)
+    lines, products, rare = profile.lines, _products_by_loop(profile), graph.rare_blocks
     loop_of = {
         line: count.loop for line, count in lines.items() if not count.opcode.startswith(_RETRIED)
     }
@@ -142,11 +160,11 @@ def unrolled_code(graph: FlowGraph, profile: PtxProfile) -> list[UnrolledCode]:
             continue
         inner = {b for h, other in graph.loops if h in blocks and h != header for b in other}
         loop = closed.pop()
-        copies = _copies(graph, blocks - inner, lines, products, unlikely).get(loop, 1)
+        copies = _copies(graph, blocks - inner, lines, products, rare).get(loop, 1)
         found.append(UnrolledCode(header, loop, copies, frozenset(into) - blocks))
         within[loop] |= blocks
     for block in range(len(graph.blocks)):
-        for loop, copies in _copies(graph, [block], lines, products, unlikely).items():
+        for loop, copies in _copies(graph, [block], lines, products, rare).items():
             if block not in within[loop]:
                 found.append(UnrolledCode(block, loop, copies))
     return found
@@ -234,43 +252,14 @@ def last_trips(
 
 def unrolled_shares(graph: FlowGraph, profile: PtxProfile) -> dict[int, float]:
     """The share of a loop's iterations that each execution of an unrolled block saves."""
-    lines, products, unlikely = profile.lines, _products_by_loop(profile), unlikely_blocks(graph)
+    lines, products, rare = profile.lines, _products_by_loop(profile), graph.rare_blocks
     shares: dict[int, float] = {}
     for block in range(len(graph.blocks)):
-        for number, copies in _copies(graph, [block], lines, products, unlikely).items():
+        for number, copies in _copies(graph, [block], lines, products, rare).items():
             if profile.loops[number].iterations:
                 share = (copies - 1) / profile.loops[number].iterations
                 shares[block] = max(shares.get(block, 0.0), share)
     return shares
-
-
-def unlikely_blocks(graph: FlowGraph) -> set[int]:
-    """Blocks for rare cases: calls of the compiler's own functions, and diverged warps."""
-    names = graph.code.functions
-    unlikely = {
-        call.block
-        for call in graph.calls
-        if "__internal_" in names.get(graph.instructions(call.function)[0].address, "")
-    }
-    for edge in graph.edges:
-        if edge.source >= 0 and edge.destination not in (EXIT, edge.source + 1):
-            diverged = graph.instructions(edge.source)[-1].opcode.startswith("BRA.DIV")
-            unlikely |= {edge.destination} if diverged else set()
-    return unlikely
-
-
-def slow_calls(graph: FlowGraph, profile: PtxProfile) -> dict[int, int]:
-    """Blocks that call one of the compiler's own functions, and the line that needs it.
-
-    Only those of lines of which it is known how often their operands need it.
-    """
-    lines, unlikely = profile.lines, unlikely_blocks(graph)
-    called = {call.block: graph.instructions(call.block)[-1].ptx_line for call in graph.calls}
-    return {
-        block: line
-        for block, line in called.items()
-        if block in unlikely and line in lines and slow_operands(lines[line].opcode)
-    }
 
 
 def is_arithmetic(name: str, ptx_opcode: str) -> bool:
@@ -305,7 +294,7 @@ def _copies(
     blocks: Iterable[int],
     lines: Mapping[int, PtxCount],
     products: Mapping[int, int],
-    unlikely: Collection[int],
+    rare: Collection[int],
 ) -> dict[int, int]:
     """How often blocks hold the body of each loop of the PTX: the median over its lines.
 
@@ -314,7 +303,7 @@ def _copies(
     """
     copies: dict[int, dict[int, dict[str, float]]] = {}
     for block in blocks:
-        for step in graph.instructions(block) if block not in unlikely else ():
+        for step in graph.instructions(block) if block not in rare else ():
             count = lines.get(step.ptx_line)
             if count is None or count.loop < 0:
                 continue

@@ -290,6 +290,9 @@ class Context(Record):
     lanes_off: Pointer[int]  # per instruction: lanes that its guard switched off
     slow_lanes: Pointer[int]  # per instruction: lanes whose operands take a slow path
     slow_warps: Pointer[int]  # per instruction: warps with such lanes
+    taken_lanes: Pointer[int]  # per instruction of control: lanes that branch, exit or wait
+    taken_warps: Pointer[int]  # the same of warps with such lanes
+    parted_warps: Pointer[int]  # per instruction of control: warps of which other lanes go on
     fault: Fault
     run: int  # number of the stretch's execution: later ones have higher numbers
     # --- The trace of accesses to global memory: see `trace_code`

@@ -412,6 +412,21 @@ def count_leaving(context: Context, loop: int, staying: int) -> None:
 
 
 @compiled
+def count_branch(context: Context, index: int, count: int) -> None:
+    """Count the lanes in `taken`, which branch or exit, and the warps that have some."""
+    mask, taken, warps, parted = context.mask, context.taken, context.warps_running, 0
+    if count < context.lanes_running:
+        warps = 0
+        for warp in range(context.warps):
+            if taken[warp]:
+                warps += 1
+                parted += (mask[warp] & ~taken[warp]) != 0
+    context.taken_lanes[index] += count
+    context.taken_warps[index] += warps
+    context.parted_warps[index] += parted
+
+
+@compiled
 def count_slot(context: Context, slot: Slot) -> int:
     """Count the instructions of a slot that the running group executes."""
     if slot.loop >= 0:
@@ -491,6 +506,8 @@ def transfer(context: Context) -> int:
     count = context.lanes_running
     if slot.guard >= 0 or slot.polls:
         count = evaluate_guard(context)
+    if count:
+        count_branch(context, slot.start, count)
     if slot.closes >= 0:
         if count < context.lanes_running:
             count_leaving(context, slot.closes, count)

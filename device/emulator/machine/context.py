@@ -110,6 +110,7 @@ class ChunkContext:
         self._point_each(("trip_lanes", "trip_warps"), counts.trips)
         self._point_each(("remote_requests", "remote_sectors"), counts.remote)
         self._point_each(("slow_lanes", "slow_warps"), counts.slow)
+        self._point_each(("taken_lanes", "taken_warps", "parted_warps"), counts.branches)
         self.warp_work = self.point("warp_work", np.zeros(warps, np.int64))
         self.point("trips", np.zeros(loops, np.int64))
         self._begun_loops = np.zeros((2, loops), np.int64)

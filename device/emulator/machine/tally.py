@@ -35,6 +35,8 @@ class Counts:
         receivers: By instruction, the blocks that each lane's copy was written to, of all lanes.
         lanes_off: By instruction, the lanes that its guard switched off.
         slow: Lanes whose operands take a slow path, and warps with such lanes, by instruction.
+        branches: Lanes that branch, exit or wait at an instruction of control, warps with such
+            lanes, and those of them with others, by instruction.
         lanes_change: By instruction, how many lanes more execute it than the one before.
         warps_change: The same of warps.
         trips: Executions of each loop's head by lanes and by warps, shape (2, loops,
@@ -48,6 +50,7 @@ class Counts:
     receivers: NDArray[np.int64]
     lanes_off: NDArray[np.int64]
     slow: NDArray[np.int64]
+    branches: NDArray[np.int64]
     lanes_change: NDArray[np.int64]
     warps_change: NDArray[np.int64]
     trips: NDArray[np.int64]
@@ -62,6 +65,7 @@ class Counts:
             (steps,),
             (steps,),
             (2, steps),
+            (3, steps),
             (steps + 1,),
             (steps + 1,),
             (2, loops, TRIP_COLUMNS),
@@ -104,6 +108,9 @@ class Tally:
         slow_lanes: Lanes with operands for which the machine code calls a function
             (`isa/slow_paths.py`).
         slow_warps: Warps with such lanes.
+        taken_lanes: Lanes that branch, or exit, at an instruction of control.
+        taken_warps: Warps with such lanes.
+        parted_warps: Warps with such lanes and others, which go on.
         rounds: Of each loop, in the order of `Program.loop_heads`, if it were unrolled by each of
             `UNROLLINGS`: how often it would be entered, and how often it would be executed, but for
             the trips that remain. First by lanes, then by warps of which a lane does so. Shape (2,
@@ -129,6 +136,9 @@ class Tally:
     receivers: list[int]
     slow_lanes: list[int]
     slow_warps: list[int]
+    taken_lanes: list[int]
+    taken_warps: list[int]
+    parted_warps: list[int]
     rounds: list[int]
     rests: list[int]
 
@@ -194,7 +204,8 @@ class ChunkCounts:
         requested[native.count_themselves] = self._column("bytes")[native.count_themselves]
         names = ("requests", "sectors", "wavefronts", "excessive")
         columns = [lanes, self._warps, *map(self._column, names), requested, self._used]
-        columns.extend([self._column("words"), *counts.remote, counts.receivers, *counts.slow])
+        columns.extend([self._column("words"), *counts.remote, counts.receivers])
+        columns.extend([*counts.slow, *counts.branches])
         columns += [rounds_of(counts.trips).reshape(-1), rests_of(counts.rests).reshape(-1)]
         return Tally(*(column.tolist() for column in columns))
 

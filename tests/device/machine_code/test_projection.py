@@ -76,10 +76,10 @@ def test_instructions_are_those_that_an_h200_executed(kernel):
 
 
 # Of what each instruction's executions differ in, relative to the sum of all: by warps, and by
-# threads. Where lanes part, the hardware keeps them apart for longer in `csr-random-thread`.
+# threads.
 EXECUTED = {
     "argmax-rows": (0.01, 0.003),
-    "csr-random-thread": (0.03, 0.001),
+    "csr-random-thread": (0.002, 0.001),
     "run-starts": (0.001, 0.001),
     "sum-atomic-1m": (0.001, 0.001),
 }
@@ -110,9 +110,14 @@ def test_each_instruction_is_executed_as_often_as_on_an_h200(name):
         assert np.abs(found[: len(rows)] - measured).sum() <= most * measured.sum()
 
 
-def test_an_integer_loop_takes_the_widest_code_as_on_an_h200():
-    """Only the loop's counter shows how often ptxas holds its body."""
-    (case,) = (case for case in all_cases() if case.name == "multiply-adds")
+@pytest.mark.parametrize("name", ["multiply-adds", "ways-down", "run-starts"])
+def test_all_instructions_are_as_many_as_on_an_h200(name):
+    """Of `multiply-adds`, only the loop's counter shows how often ptxas holds its body.
+
+    In the others, warps part: a `BSYNC` is executed by each part that comes to it, and an `EXIT`
+    by each part that leaves a loop.
+    """
+    (case,) = (case for case in all_cases() if case.name == name)
     launch = case.launch()
     _, executions = projected(launch)
 
