@@ -29,7 +29,7 @@ from memlab.device.emulator.isa.asynchronous.warpgroup import is_product
 from memlab.device.machine_code.flow_graph import ENTRY, FlowGraph
 from memlab.device.machine_code.linear_program import LinearProgram
 from memlab.device.machine_code.ptx_profile import SEVERAL, PtxCount, PtxProfile
-from memlab.device.machine_code.slow_paths import slow_calls
+from memlab.device.machine_code.slow_paths import avoided_blocks, slow_calls
 from memlab.device.machine_code.unrolling import (
     ACCESSES,
     ADDITIONS,
@@ -156,13 +156,13 @@ def _edge_lanes(
     for number in outward[ENTRY]:
         program.require_equal({number: 1.0}, 1.0)
     per_instruction = _INSTRUCTION_COST * threads / max(sum(c.lanes for c in profile.counts), 1)
+    unlikely = (graph.rare_blocks - slow.keys()) | avoided_blocks(graph)
     for block, numbers in entering.items():
         size = graph.blocks[block].stop - graph.blocks[block].start
         flow: dict[int, float] = defaultdict(float)
         for number in numbers:
             flow[number] += 1.0
-            is_rare = block in graph.rare_blocks and block not in slow
-            rare = _UNLIKELY_COST if is_rare else 0.0
+            rare = _UNLIKELY_COST if block in unlikely else 0.0
             program.add_cost(number, per_instruction * size + rare)
         for number in outward[block]:
             flow[number] -= 1.0

@@ -1,22 +1,6 @@
+from hand_made_code import END, PLAIN, code_of
+
 from memlab.device.machine_code.flow_graph import EXIT, Edge, flow_graph
-from memlab.device.machine_code.instructions import MachineCode, MachineInstruction
-
-
-def code_of(*steps, functions=None):
-    """Machine code of (opcode, predicate, operands, target) tuples."""
-    return MachineCode(
-        "k",
-        (8, 0),
-        tuple(
-            MachineInstruction(16 * number, predicate, opcode, operands, target, 0, None)
-            for number, (opcode, predicate, operands, target) in enumerate(steps)
-        ),
-        functions or {},
-    )
-
-
-PLAIN = ("FADD", "", (), None)
-END = ("EXIT", "", (), None)
 
 
 def edges(graph):
