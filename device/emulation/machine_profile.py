@@ -210,7 +210,8 @@ def _flow(graph: FlowGraph, counts: LaunchCounts, *columns: NDArray[np.int64]) -
     slow_warps = np.rint(share * warps)
     slow_lanes = np.minimum(slow_warps * lanes_each, lanes).tolist()
     executed = Executed(lanes, warps, rounds, rests, slow_lanes, slow_warps.tolist())
-    executions = project(graph, ptx_profile(counts.structure, executed))
+    profile = ptx_profile(counts.structure, executed)
+    executions = project(graph, profile, is_one_warp=True)
     if executions is None:
         return None
     # A block that a lane executes, the warp executes; and the warp comes there by some edge.

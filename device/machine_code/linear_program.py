@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Row = Mapping[int, float]
 """The coefficients of a row, by variable."""
+_INTERIOR: Mapping[str, str | float] = {
+    "solver": "ipm",
+    "run_crossover": "off",  # to a vertex
+    "presolve": "off",  # it would decide between equal variables
+    "ipm_optimality_tolerance": 1e-11,
+}
+"""Options of HiGHS for the interior point method alone."""
+_NOTHING = 1e-7  # the tolerance to which HiGHS meets constraints, of values and of costs
 
 
 class LinearProgram:
@@ -54,8 +62,38 @@ class LinearProgram:
         """Let what a sum exceeds a value by cost, by its size."""
         self.require_at_most({**row, self.add_variable(excess_cost): -1.0}, value)
 
-    def solve(self) -> Floats | None:
-        """The values of the variables; None if no values meet the constraints."""
+    def solve(self, *, central: bool = False) -> Floats | None:
+        """The values of the variables; None if no values meet the constraints.
+
+        Args:
+            central: Where several solutions cost the least, take one in the middle of them. Another
+                one, a vertex, gives all to some of the variables between which the constraints do
+                not decide.
+        """
+        import highspy
+
+        solver, model = _quiet_solver(), self._model()
+        solver.setOptionValue("threads", 1)
+        solver.passModel(model)
+        solver.run()
+        if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        values = _values(solver)
+        if not central or _is_unique(solver, model):
+            return values
+        # The interior point method ends near the center of the optimal solutions.
+        for option, value in _INTERIOR.items():
+            solver.setOptionValue(option, value)
+        solver.clearSolver()
+        solver.run()
+        if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return values
+        middle = _values(solver)
+        middle[middle < _NOTHING] = 0.0
+        return middle
+
+    def _model(self) -> highspy.HighsLp:
+        """The program as HiGHS takes it."""
         import highspy
 
         model = highspy.HighsLp()
@@ -70,14 +108,29 @@ class LinearProgram:
         matrix.start_ = np.cumsum([0, *(len(row) for row, _, _ in self._rows)])
         matrix.index_ = np.array([variable for row, _, _ in self._rows for variable in row])
         matrix.value_ = np.array([value for row, _, _ in self._rows for value in row.values()])
-        solver = _quiet_solver()
-        solver.setOptionValue("threads", 1)
-        solver.passModel(model)
-        solver.run()
-        if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            return None
-        values: Floats = np.maximum(np.array(solver.getSolution().col_value), 0.0)
-        return values
+        return model
+
+
+def _values(solver: highspy.Highs) -> Floats:
+    values: Floats = np.maximum(np.array(solver.getSolution().col_value), 0.0)
+    return values
+
+
+def _is_unique(solver: highspy.Highs, model: highspy.HighsLp) -> bool:
+    """Whether each change of a solution costs: no variable that is at a bound may leave it free."""
+    import highspy
+
+    solution, basis = solver.getSolution(), solver.getBasis()
+    basic = highspy.HighsBasisStatus.kBasic
+    at_bound = [np.array([status != basic for status in basis.col_status])]
+    # Rows that are no equations have a variable, too, which is what is left to their bound.
+    is_free = np.array(model.row_lower_) != np.array(model.row_upper_)
+    at_bound.append(np.array([status != basic for status in basis.row_status]) & is_free)
+    duals = np.array(solution.col_dual), np.array(solution.row_dual)
+    return all(
+        bool((np.abs(dual[nonbasic]) > _NOTHING).all())
+        for dual, nonbasic in zip(duals, at_bound, strict=True)
+    )
 
 
 def _quiet_solver() -> highspy.Highs:

@@ -102,12 +102,16 @@ class _Anchor:
     lanes: float
 
 
-def project(graph: FlowGraph, profile: PtxProfile) -> Executions | None:
+def project(
+    graph: FlowGraph, profile: PtxProfile, *, is_one_warp: bool = False
+) -> Executions | None:
     """Project the executions of PTX instructions on the blocks and edges.
 
     Args:
         graph: The flow of the machine code.
         profile: The executions of the PTX, of the whole grid or of any part of it.
+        is_one_warp: Whether it is of one warp. Where the PTX does not decide between ways, a warp
+            takes one of them, and those of a grid are taken to take all.
 
     Returns:
         The executions; None if the machine code cannot be brought into agreement with the PTX.
@@ -118,7 +122,7 @@ def project(graph: FlowGraph, profile: PtxProfile) -> Executions | None:
     if not profile.threads:
         edge_lanes = np.zeros(len(graph.edges))
     else:
-        found = _edge_lanes(graph, profile, codes, slow)
+        found = _edge_lanes(graph, profile, codes, slow, is_one_warp)
         if found is None:
             return None
         edge_lanes = found
@@ -138,6 +142,7 @@ def _edge_lanes(
     profile: PtxProfile,
     codes: Sequence[UnrolledCode],
     slow: Mapping[int, int],
+    is_one_warp: bool,
 ) -> Floats | None:
     """The threads on each edge: the solution of the linear program, in shares of all threads."""
     threads = profile.threads
@@ -206,7 +211,7 @@ def _edge_lanes(
             for number in entering[block]:
                 row[number] += copies
         program.prefer_equal(row, anchor.lanes / threads, short_cost, excess_cost)
-    solution = program.solve()
+    solution = program.solve(central=not is_one_warp)
     return None if solution is None else solution[: len(graph.edges)] * threads
 
 
