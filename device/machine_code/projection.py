@@ -39,6 +39,7 @@ from memlab.device.machine_code.unrolling import (
     WARPGROUP,
     UnrolledCode,
     counted_trips,
+    impossible_entries,
     is_arithmetic,
     last_trips,
     loop_limits,
@@ -172,6 +173,8 @@ def _edge_lanes(
         for number in outward[block]:
             flow[number] -= 1.0
         program.require_equal(flow, 0.0)
+    for number in impossible_entries(graph):
+        program.add_cost(number, _UNLIKELY_COST)
     for line in set(slow.values()):
         calls = [block for block, its_line in slow.items() if its_line == line]
         row = dict.fromkeys((number for block in calls for number in inward[block]), 1.0)

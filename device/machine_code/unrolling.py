@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from statistics import median_low
 
 from memlab.device.emulator.isa.asynchronous.warpgroup import is_product
-from memlab.device.machine_code.flow_graph import FlowGraph
+from memlab.device.machine_code.flow_graph import EXIT, FlowGraph
 from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.machine_code.ptx_profile import SEVERAL, PtxCount, PtxLoop, PtxProfile
 
@@ -248,6 +248,45 @@ def last_trips(
             else:
                 last[code.loop].append(code.block)
     return {loop: blocks[0] for loop, blocks in last.items() if loop in single and len(blocks) == 1}
+
+
+def impossible_entries(graph: FlowGraph) -> frozenset[int]:
+    """Edges into loops that are taken where the counter has already passed its last value.
+
+    ptxas unrolls a loop that ends where its counter is equal to a constant, if the counter is
+    greater at first, and otherwise leaves it as it is. It would then be repeated 2^32 times.
+    """
+    ends = {}
+    for header, blocks in graph.loops:
+        closing = [e.source for e in graph.edges if e.destination == header and e.source in blocks]
+        if len(closing) == 1:
+            ends[header] = _compared(graph, closing[0], "NE")
+    return frozenset(
+        number
+        for number, edge in enumerate(graph.edges)
+        if edge.source >= 0
+        and edge.destination not in (EXIT, edge.source + 1)
+        and ends.get(edge.destination)
+        and ends[edge.destination] == _compared(graph, edge.source, "GT", negated=True)
+    )
+
+
+def _compared(
+    graph: FlowGraph, block: int, comparison: str, *, negated: bool = False
+) -> tuple[str, str] | None:
+    """The register and the constant by whose comparison a block branches; None if it does not."""
+    *steps, branch = graph.instructions(block)
+    predicate = branch.predicate.removeprefix("!")
+    if branch.name != "BRA" or not predicate or branch.predicate.startswith("!") != negated:
+        return None
+    setters = (step for step in reversed(steps) if predicate in step.operands[:2])
+    setter = next(setters, None)
+    if setter is None or not setter.opcode.startswith(f"ISETP.{comparison}."):
+        return None
+    operands = [operand.removesuffix(".reuse") for operand in setter.operands]
+    if len(operands) != 5 or operands[0] != predicate or operands[4] != "PT":
+        return None
+    return operands[2], operands[3]
 
 
 def unrolled_shares(graph: FlowGraph, profile: PtxProfile) -> dict[int, float]:
