@@ -14,13 +14,13 @@ _ZERO_WAYS = {
     "div_rn_noftz_f32_slowpath": "----T",  # zero by another number
     "rcp_rn_f32_slowpath": "-",
     "sqrt_rn_f32_slowpath": "T",
-    "div_rn_f64_full": "---",
+    "div_rn_f64_full": "T---",
     "dblrcp_rn_slowpath": "-T",
     "dsqrt_rn_f64_mediumpath": "TT",
 }
 """The conditional branches of a function that a zero takes (T) and does not take, in their order.
 
-An H200 executed these ways (docs/results/h200-slow-paths.csv, machine code of NVRTC 13.5).
+An H100 executed these ways (tests/data/h100-slow-paths.csv, machine code of NVRTC 13.5).
 """
 
 

@@ -1,12 +1,56 @@
-"""The ways through ptxas's functions for divisions and roots, in hand-made flow graphs."""
+"""The ways through ptxas's functions for divisions and roots, against those of an H100."""
 
 from __future__ import annotations
 
+import csv
+
 import pytest
 from hand_made_code import END, PLAIN, code_of
+from launches import launch_of
+from paths import REPOSITORY
 
+from memlab.device.compiler.compile import compile_launch
+from memlab.device.machine_code.disassembly import disassemble
 from memlab.device.machine_code.flow_graph import flow_graph
 from memlab.device.machine_code.slow_paths import avoided_blocks
+from memlab.kernels.launch import Buffer
+
+with (REPOSITORY / "tests/data/h100-slow-paths.csv").open(newline="") as file:
+    OF_ZEROS = {
+        row["function"]: int(row["instructions"])
+        for row in csv.DictReader(file)
+        if row["operands"] in ("zero", "zero over x")
+    }
+KERNELS = {
+    "div_rn_noftz_f32_slowpath": ("float", "x[i] / y[i]"),
+    "rcp_rn_f32_slowpath": ("float", "1.0f / x[i]"),
+    "sqrt_rn_f32_slowpath": ("float", "sqrtf(x[i])"),
+    "div_rn_f64_full": ("double", "x[i] / y[i]"),
+    "dblrcp_rn_slowpath": ("double", "1.0 / x[i]"),
+    "dsqrt_rn_f64_mediumpath": ("double", "sqrt(x[i])"),
+}
+
+
+@pytest.mark.parametrize("function", KERNELS)
+def test_a_zero_executes_as_many_instructions_as_on_an_h100(function):
+    kind, result = KERNELS[function]
+    source = (
+        f'extern "C" __global__ void k(const {kind} *x, {kind} *y) '
+        f"{{ int i = threadIdx.x; y[i] = {result}; }}"
+    )
+    dtype = {"float": "float32", "double": "float64"}[kind]
+    x, y = Buffer("x", (32,), dtype, "in"), Buffer("y", (32,), dtype, "inout")
+    launch = launch_of(source, x, y, blocks=1, threads=32)
+    compiled = compile_launch(launch, (9, 0))
+    graph = flow_graph(disassemble(compiled.cubin, launch.entry, (9, 0)))
+    (call,) = graph.calls
+
+    way = graph.reached_from(call.function) - avoided_blocks(graph)
+
+    # The schedule of one NVRTC and another may differ by a few moves.
+    executed = sum(len(graph.instructions(block)) for block in way)
+    assert executed == pytest.approx(OF_ZEROS[function], abs=2)
+
 
 CALL = ("CALL.REL.NOINC", "", (), 32)
 RETURN = ("RET.REL.NODEC", "", ("R4", "`(k)"), None)
