@@ -77,46 +77,64 @@ def _with_turns(graph: FlowGraph, program: Program) -> Program:
     return replace(program, steps=tuple(steps)) if adding else program
 
 
-def loads_of_atomics(executed: ExecutedCode) -> AccessCounts:
-    """The shared loads of atomics that have no instruction of their own, each a wavefront.
+def loads_of_atomics(executed: ExecutedCode, program: Program, tally: Tally) -> AccessCounts:
+    """The shared loads of atomics that have no instruction of their own.
 
     `atom.shared.add.f32` is a loop that loads the word, computes, and stores it by `ATOMS.CAST`,
-    which fails where another lane was first, in as many rounds as `retries` tells.
+    which fails where another lane was first, in as many rounds as `retries` tells. An H100 counted
+    the bank conflicts at the loads. They become fewer with the lanes that are left.
     """
     lines, by_line = retried_lines(executed.graph), _accesses_by_line(executed.graph)
+    _, lanes = _swaps(executed)
     made = sum(
         float(executed.executions.block_warps[block])
         for line in lines
         for block, access in by_line.get(line, ())
         if access.name == "LDS"
     )
-    return AccessCounts(requests=round(made), wavefronts=round(made))
+    excessive = sum(
+        tally.excessive[index] * lanes[step.instruction.ptx_line] / tally.lanes[index]
+        for index, step in enumerate(program.steps)
+        if tally.lanes[index] and _is_shared_atomic(step)
+    )
+    return AccessCounts(
+        requests=round(made),
+        wavefronts=round(made + excessive),
+        excessive_wavefronts=round(excessive),
+    )
 
 
 def with_swaps(executed: ExecutedCode | DisassemblyError, program: Program, tally: Tally) -> Tally:
-    """Count the compare-and-swaps of atomics that are loops as their requests.
-
-    Bank conflicts become fewer with the lanes that are left, as the lanes of each request do.
-    """
+    """Count the compare-and-swaps of atomics that are loops as their requests."""
     if isinstance(executed, DisassemblyError):
         return tally
-    code, executions = executed.graph.code.instructions, executed.executions
-    warps: Counter[int] = Counter()
-    lanes: Counter[int] = Counter()
-    for place, swap in enumerate(code):
-        if is_swap(swap):
-            warps[swap.ptx_line] += executions.warps[place]
-            lanes[swap.ptx_line] += executions.lanes[place]
+    warps, _ = _swaps(executed)
     requests, wavefronts, excessive = (
         list(column) for column in (tally.requests, tally.wavefronts, tally.excessive)
     )
     for index, step in enumerate(program.steps):
         line = step.instruction.ptx_line
-        if warps[line] and step.row.kind in ATOMIC_KINDS and step.row.space == "shared":
+        if warps[line] and _is_shared_atomic(step):
             requests[index] = round(warps[line])
-            excessive[index] = round(tally.excessive[index] * lanes[line] / tally.lanes[index])
-            wavefronts[index] = round(SWAP_WAVEFRONTS * requests[index]) + excessive[index]
+            wavefronts[index] = round(SWAP_WAVEFRONTS * requests[index])
+            excessive[index] = 0
     return replace(tally, requests=requests, wavefronts=wavefronts, excessive=excessive)
+
+
+def _swaps(executed: ExecutedCode) -> tuple[Mapping[int, float], Mapping[int, float]]:
+    """How often warps and lanes execute the compare-and-swaps of atomics, by their line."""
+    executions = executed.executions
+    warps = defaultdict[int, float](float)
+    lanes = defaultdict[int, float](float)
+    for place, swap in enumerate(executed.graph.code.instructions):
+        if is_swap(swap):
+            warps[swap.ptx_line] += float(executions.warps[place])
+            lanes[swap.ptx_line] += float(executions.lanes[place])
+    return warps, lanes
+
+
+def _is_shared_atomic(step: DecodedInstruction) -> bool:
+    return step.row.kind in ATOMIC_KINDS and step.row.space == "shared"
 
 
 def count_machine_accesses(executed: ExecutedCode, program: Program, tally: Tally) -> None:
