@@ -150,12 +150,15 @@ def unrolled_code(graph: FlowGraph, profile: PtxProfile) -> list[UnrolledCode]:
     loop_of = {
         line: count.loop for line, count in lines.items() if not count.opcode.startswith(_RETRIED)
     }
+    retried = lines.keys() - loop_of.keys()
     found: list[UnrolledCode] = []
     within: dict[int, set[int]] = defaultdict(set)
     for header, blocks in graph.loops:
         into = [edge.source for edge in graph.edges if edge.destination == header]
         closing = [block for block in into if block in blocks]
-        closed = {loop_of.get(graph.instructions(block)[-1].ptx_line, -1) for block in closing}
+        ends = {graph.instructions(block)[-1].ptx_line for block in closing}
+        # A loop may begin with one that is repeated until it succeeds.
+        closed = {loop_of.get(line, -1) for line in ends - retried}
         if len(closed) != 1 or -1 in closed:
             continue
         inner = {b for h, other in graph.loops if h in blocks and h != header for b in other}
