@@ -175,7 +175,7 @@ class Executed:
         rests: What remained behind the rounds of unrolled loops.
         slow_lanes: Executions of each instruction by threads that took a slow path.
         slow_warps: Executions of each instruction by warps with such threads.
-        taken_lanes: Executions of each branch by threads that branch; empty where that is not known.
+        taken_lanes: Executions of each branch by threads that branch; empty where not known.
         taken_warps: Executions of each branch by warps with such threads.
         parted_warps: Executions of each branch by warps with such threads and others.
     """

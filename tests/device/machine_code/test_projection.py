@@ -114,8 +114,8 @@ def test_each_instruction_is_executed_as_often_as_on_an_h200(name):
 def test_all_instructions_are_as_many_as_on_an_h200(name):
     """Of `multiply-adds`, only the loop's counter shows how often ptxas holds its body.
 
-    In `ways-down` and `run-starts`, warps part: a `BSYNC` is executed by each part that comes to it, and an `EXIT`
-    by each part that leaves a loop. In `fft-pass`, zeros are divided.
+    In `ways-down` and `run-starts`, warps part: a `BSYNC` is executed by each part that comes to
+    it. In `fft-pass`, zeros are divided.
     """
     (case,) = (case for case in all_cases() if case.name == name)
     launch = case.launch()
