@@ -428,7 +428,8 @@ def _grid_counts(
     if isinstance(executed, DisassemblyError):
         integers = totals.integer_operations(program, tally)
     else:
-        integers, own_loads = integer_operations(executed, program), loads_of_atomics(executed, program, tally)
+        integers = integer_operations(executed, program)
+        own_loads = loads_of_atomics(executed, program, tally)
         listing = listed_instructions(executed, program)
     by_pipe = {
         counter: sum(line.get(counter.removeprefix("iop_"), 0) for line in integers.values())

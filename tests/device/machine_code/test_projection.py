@@ -157,6 +157,28 @@ def test_the_rounds_of_an_integer_loop_add_up(rounds):
     assert made == pytest.approx(64 * rounds, rel=1e-4)
 
 
+ADDED = """extern "C" __global__ void k(float *out) {
+    __shared__ float words[16][32];
+    for (int i = 0; i < 16; i++) if (threadIdx.x < 32) words[i][threadIdx.x] = 0;
+    __syncthreads();
+    #pragma unroll 1
+    for (int i = 0; i < 16; i++) atomicAdd(&words[i][threadIdx.x % 32], 1.0f);
+    __syncthreads();
+    out[threadIdx.x] = words[0][threadIdx.x % 32];
+}"""
+
+
+def test_a_loop_may_begin_with_one_that_the_ptx_does_not_have():
+    """That of the compare-and-swaps has the same header."""
+    out = Buffer("out", (256,), "float32", "inout")
+
+    graph, executions = projected(launch_of(ADDED, out, blocks=1, threads=256))
+
+    steps = zip(graph.code.instructions, executions.lanes, executions.warps, strict=True)
+    counts = [(lanes, warps) for step, lanes, warps in steps if step.name == "ATOMS"]
+    assert counts == [pytest.approx((16 * 256, 16 * 8))]
+
+
 HALVING = """extern "C" __global__ void k(const float *in, float *out, int n) {
     extern __shared__ float part[];
     int t = threadIdx.x;
