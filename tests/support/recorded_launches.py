@@ -209,12 +209,18 @@ def record_kernel(text: str, arrays: Mapping[str, Any], scalars: Any, **launch: 
     }
 
 
+_LEFT_OUT = ("rounds", "rests", "taken_lanes", "taken_warps", "parted_warps")
+
+
 def record_tally(tally: Tally) -> Record:
-    """For each counter its sum, and the digest of its counts by instruction."""
+    """For each counter its sum, and the digest of its counts by instruction.
+
+    Those of loops and branches are left out: `test_loop_trips` and `test_branches` count them.
+    """
     return {
         name: f"{sum(counts)} {digest(','.join(map(str, counts)))}"
         for name, counts in vars(tally).items()
-        if any(counts) and name not in ("rounds", "rests")  # they are by loop
+        if any(counts) and name not in _LEFT_OUT
     }
 
 
