@@ -40,6 +40,7 @@ TIMED = (
     "block_paces",
     "constant_walks",
     "block_places",
+    "shared_streams",
 )
 """Programs that print their table."""
 

@@ -168,6 +168,7 @@ TABLES = {
     "joins": "docs/results/h200-joins.csv",
     "kept_lines": "docs/results/h200-kept-lines.csv",
     "row_reads": "docs/results/h100-row-reads.csv",
+    "shared_streams": "docs/results/h100-shared-streams.csv",
     "merged_copies": "docs/results/h200-merged-copies.csv",
 }
 """Tables of micro-benchmarks, by the programs that print them."""

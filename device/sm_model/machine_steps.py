@@ -44,6 +44,19 @@ _LONE_STORE_SECTORS = {"4": 1.02, "8": 1.37}
 of the request: 4096 sectors of each SM, 32 times, in pieces of 32 bytes to rows 16 KiB apart, over
 the time of whole lines (tests/data/h200-row-stores.csv). Of parts of sectors nothing was measured:
 they are taken to be like reads."""
+_AWAITED_SHARES = {
+    "1": 1.0,
+    "4": 0.98,
+    "8": 0.96,
+    "16": 0.87,
+    "33": 0.81,
+    "66": 0.75,
+    "264": 0.74,
+}
+"""What is left of the time that a line from DRAM takes longer than one of the L2, in the mean of
+the blocks that read it in step, by their number: on an H100 they took 757 clocks alone, 645
+together, and 328 where the L2 had it (`benchmarks/shared_streams.cu`,
+docs/results/h100-shared-streams.csv)."""
 _PART_STORE_SECTORS = {"1": 2.16, "2": 1.50, "4": 1.27}
 """What a sector counts of which a request stores only a part, by the sectors of a line: on all SMs
 of an H200, such sectors of 8 lines left in 3.9, 2.7 and 2.3 clocks
@@ -199,8 +212,17 @@ def _set_levels(step: Steps, access: Access, width: int) -> None:
     step["missed"], step["dram"] = access.missed, access.dram
     step["joined"], step["joined_dram"] = access.joined, access.joined_dram
     step["l2_joined_dram"] = access.l2_joined_dram
+    step["awaited_share"] = _awaited_share(access)
     if access.l2_far is not None:
         step["far"] = access.l2_far
+
+
+def _awaited_share(access: Access) -> float:
+    """The `awaited_share` of an access, by how many blocks read a line that DRAM reads once."""
+    if not access.l2_joined_dram or not access.dram:
+        return 1.0
+    readers = 1 + (1 - access.dram) * access.l2_joined_dram / access.dram
+    return figure_at(_AWAITED_SHARES, readers) or 1.0
 
 
 def _set_control(

@@ -122,6 +122,7 @@ class Step(Record):
     joined: float  # share of the lines in the L1 that are on their way to it
     joined_dram: float  # share of these that come from DRAM
     l2_joined_dram: float  # share of the lines in the L2 that are on their way from DRAM
+    awaited_share: float  # of what DRAM takes longer than the L2, that reads of these lines wait
     least_written: float  # sectors that the L2 takes the time of, for each line that it writes
     written: float  # bytes that DRAM writes sooner or later for each sector
     sector_bytes: float  # of each sector, that it writes

@@ -51,6 +51,7 @@ def empty_steps(count: int) -> Steps:
     steps["write"] = steps["read"] = steps["bank"] = steps["site"] = NONE
     steps["curve"] = steps["adding"] = NONE
     steps["far"], steps["sector_bytes"] = NONE, SECTOR_BYTES
+    steps["awaited_share"] = 1.0
     return steps
 
 

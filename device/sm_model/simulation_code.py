@@ -631,16 +631,18 @@ def _load(m: Machine, step: Step, begin: float, latency: int) -> float:
             else:
                 m.write_free = later(m.write_free, arrival) + slots * m.hit_sector_clocks
                 arrival = later(arrival, m.write_free)
-                done = later(done, arrival + _coming(m, step, step.l2_joined_dram, far))
+                done = later(done, arrival + _coming(m, step, step.l2_joined_dram, far, latency))
         elif step.joined > 0.0 and _chance(m) < step.joined:
-            done = later(done, leaves + _coming(m, step, step.joined_dram, far))
+            done = later(done, leaves + _coming(m, step, step.joined_dram, far, latency))
         leaves += interval
     return done
 
 
 @compiled(inline=True)
-def _coming(m: Machine, step: Step, dram: float, far: float) -> float:
+def _coming(m: Machine, step: Step, dram: float, far: float, quantile: int) -> float:
     """The latency of a line that comes from DRAM in a share of the cases, else from the L2.
+
+    Of the former, another block may have asked for it before: a share of the time is left.
 
     There it comes from the reader's partition, or in another share from the other one: the first
     and the second half of the table. Lines of a bulk copy have the mean latency of either: copies
@@ -648,7 +650,10 @@ def _coming(m: Machine, step: Step, dram: float, far: float) -> float:
     """
     latency = 0.0
     if dram > 0.0 and _chance(m) < dram:
-        latency = _drawn(m, m.dram_table)
+        latency = m.dram_table[quantile] if quantile >= 0 else _drawn(m, m.dram_table)
+        if step.awaited_share < 1.0:
+            hit = _drawn(m, m.l2_table)
+            latency = hit + step.awaited_share * (latency - hit)
     elif step.unit != _MEMORY:
         is_far = _chance(m) < (far if far >= 0.0 else 0.5)
         latency = m.l2_table[3 * QUANTILES // 4] if is_far else m.l2_table[QUANTILES // 4]

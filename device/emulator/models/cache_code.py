@@ -33,6 +33,7 @@ _SECTORS = 4  # of a line
 _SECTOR_BITS = (1 << _SECTORS) - 1
 _HOME_SHIFT, _HOME_BITS = 20, (1 << 16) - 1  # bits of a line's hash that choose its partition
 _MULTIPROCESSORS = 1 << 20  # by which an instruction's number is multiplied in an asker's
+_ALL = _MULTIPROCESSORS - 1  # the multiprocessor of an asker that stands for all
 _READER_BITS = 16
 _MOST_READERS = (1 << _READER_BITS) - 1
 _ONCE_SHARE = 4
@@ -182,8 +183,8 @@ def replay(state: Replay, start: int, stop: int) -> int:
         place, index = state.places[access], state.indices[access]
         line, sectors = place >> _SECTORS, place & _SECTOR_BITS
         counts, kind = state.counts[index], state.kinds[index]
-        owner, moment = state.owners[access], state.moments[access]
-        asker, once = owner + index * _MULTIPROCESSORS, is_used_once(kind)
+        owner, moment, once = state.owners[access], state.moments[access], is_used_once(kind)
+        asker, together = owner + index * _MULTIPROCESSORS, asker_of_l2(state, access)
         counts.accesses += count_bits(sectors)
         if kind in (STORE, STORE_ONCE):
             read(state.l1[owner], line, sectors, once)
@@ -202,7 +203,7 @@ def replay(state: Replay, start: int, stop: int) -> int:
                 continue
         if kind == ATOMIC:
             home = home_of(state, line)
-            missing = fetch(state, counts, home, line, sectors, asker, moment)
+            missing = fetch(state, counts, home, line, sectors, together, moment)
             counts.atomic_misses += count_bits(missing)
             count_first_reads(state, counts, missing, access)
             home.lines[home.latest].dirty |= sectors
@@ -212,17 +213,17 @@ def replay(state: Replay, start: int, stop: int) -> int:
         count_reads(state, counts, use(near, line, 0), sectors, access)
         absent = sectors & ~use(near, line, 0).valid
         counts.l2_misses += count_bits(absent)
-        waiting = sectors & ~absent & coming_at(use(near, line, 0), asker, moment)
+        waiting = sectors & ~absent & coming_at(use(near, line, 0), together, moment)
         read_now = 0
         if absent:
             home = home_of(state, line)
-            waiting |= absent & coming_at(use(home, line, 0), asker, moment)
-            read_now = fetch(state, counts, home, line, absent, asker, moment)
+            waiting |= absent & coming_at(use(home, line, 0), together, moment)
+            read_now = fetch(state, counts, home, line, absent, together, moment)
             waiting &= ~read_now
             counts.memory_reads += count_bits(read_now)
             count_first_reads(state, counts, read_now, access)
             read(near, line, sectors, 0)
-            ask(use(near, line, 0), read_now | waiting, read_now | waiting, asker, moment)
+            ask(use(near, line, 0), read_now | waiting, read_now | waiting, together, moment)
         counts.l2_joined_memory += count_bits(waiting)
         if kind in (LOAD, LOAD_ONCE):
             held = state.l1[owner].lines[state.l1[owner].latest]
@@ -273,6 +274,15 @@ def find_fresh(
         fresh[access] = sectors & ~known
         table[entry] = line << _SECTORS | known | sectors
     return 0
+
+
+@compiled
+def asker_of_l2(state: Replay, access: int) -> int:
+    """Who asks the L2 in an access: all multiprocessors together, where their reads are merged."""
+    owner, index = state.owners[access], state.indices[access]
+    if state.times[access] >= 0:
+        owner = _ALL
+    return owner + index * _MULTIPROCESSORS
 
 
 @compiled

@@ -101,7 +101,8 @@ class InstructionTraffic:
         joined: Those among `l1_hits` that come only now: the same instruction of another warp of
             the multiprocessor has asked for them at the same time.
         joined_memory: Those among them that come from DRAM.
-        l2_joined_memory: Those that the L2 has asked DRAM for in the same way.
+        l2_joined_memory: Those that the L2 has asked DRAM for at the same time, by the same
+            instruction of any multiprocessor in the first wave, of the same one in later ones.
     """
 
     accesses: IntArray

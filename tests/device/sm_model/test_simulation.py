@@ -157,6 +157,7 @@ def test_a_line_on_its_way_is_waited_for_but_not_moved_again() -> None:
     assert clocks(missed=0, joined=1) == in_l1 + 280
     assert clocks(missed=0, joined=1, joined_dram=1) == in_l1 + 680
     assert clocks(missed=1, l2_joined_dram=1) == in_l1 + 680
+    assert clocks(missed=1, l2_joined_dram=1, awaited_share=0.5) == in_l1 + 480
     assert clocks(missed=1, dram=1) == in_l1 + 680 + 4 * 32 * 10
 
 

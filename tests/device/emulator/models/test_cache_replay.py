@@ -420,6 +420,30 @@ def test_blocks_without_barriers_read_load_by_load(between_barriers: bool, left:
     assert first.l2_reads[1] == pytest.approx(left)
 
 
+@pytest.mark.parametrize(("moments", "waiting"), [((0, 0, 0), 2), ((0, 0, 1), 1), ((0, 1, 2), 0)])
+def test_sms_that_read_a_line_at_one_time_wait_for_memory(
+    moments: tuple[int, int, int], waiting: int
+) -> None:
+    """Three blocks on SMs of their own read a sector; the first of them reads it from memory."""
+    geometry = CacheGeometry(3, 1, 64 * LINE, 1 << 20, 64)
+    given = LineAccesses(
+        block=np.arange(3),
+        time=np.array(moments),
+        index=np.zeros(3, np.int32),
+        place=np.full(3, 16 + 1),
+        ends=np.full(3, 3),
+        factor=1,
+        local_lines=0,
+    )
+
+    first = replay_accesses(
+        given, schedule_blocks(given.ends, geometry), STEPS, geometry
+    ).first_wave
+
+    assert first.memory_reads[0] == 1
+    assert first.l2_joined_memory[0] == waiting
+
+
 def test_what_the_l1_holds_is_not_read_in_step() -> None:
     """Two blocks of an SM read the same line, then lines of their own, each shared with another SM.
 
