@@ -36,6 +36,7 @@ TIMED = (
     "barrier_waits",
     "product_issue",
     "dependent",
+    "random_atomics",
     "idle_accesses",
     "block_paces",
     "constant_walks",

@@ -408,6 +408,7 @@ def _mean_access(indices: Sequence[int], counts: LaunchCounts) -> Access:
         sharing_lanes=counts.sharing_lanes(indices),
         slice_passes=max(met.slice_passes for met in atomics),
         sector_passes=max(met.sector_passes for met in atomics),
+        atomic_regions=max(met.regions for met in atomics),
         remote=remote / (own + remote) if remote else 0.0,
         sector_bytes=used / sectors if used and sectors else SECTOR_BYTES,
         remote_sectors=sum(tally.remote_sectors[index] for index in indices) / max(remote, 1),

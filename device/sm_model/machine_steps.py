@@ -75,6 +75,21 @@ _ATOMIC_SECTOR_SHARES = {
 several do, and where they do so on all sectors of a line (`benchmarks/dependent.cu`,
 `tests/data/h200-dependent.csv`, the most of 16 to 64 warps on each SM; of reductions, of 16 and
 32)."""
+_FEW_REGIONS_SHARES = {
+    "64": 69.2 / 89.4,
+    "128": 70.6 / 89.4,
+    "256": 71.4 / 89.4,
+    "400": 81.1 / 89.4,
+    "512": 81.7 / 89.4,
+    "800": 85.2 / 89.4,
+    "1024": 88.2 / 89.4,
+    "2048": 88.6 / 89.4,
+    "8192": 1.0,
+}
+"""Additions at random words of so many KiB that the L2 takes, over those of 8 MiB: the fullest of
+its slices holds more of few regions than the mean one (`benchmarks/random_atomics.cu` on an H100 of
+80 slices, driver 580.159.04, 2026-11-27, `tests/data/h100-random-atomics.csv`, 1056 blocks)."""
+_FEWEST_REGIONS = 64.0  # of fewer, the passes in the slice that is used most tell
 _NEIGHBOURED = 1.5  # sectors of a line, or lanes of a sector: more than one
 _REMOTE_LATENCY_CLOCKS = {"2": 195.5, "4": 196.3, "8": 197.0, "16": 197.1}
 """Of a load of another block's shared memory, by the blocks of a cluster: pointer chases by one
@@ -355,7 +370,10 @@ def _atomic_sectors(
         place = "line"
     else:
         place = "sector" if access.lanes > _NEIGHBOURED * access.sectors else "lane"
-    return written / SECTOR_BYTES / atomics / _ATOMIC_SECTOR_SHARES[kind][place]
+    share = _ATOMIC_SECTOR_SHARES[kind][place]
+    if access.atomic_regions >= _FEWEST_REGIONS:
+        share *= figure_at(_FEW_REGIONS_SHARES, access.atomic_regions) or 1.0
+    return written / SECTOR_BYTES / atomics / share
 
 
 def _parts(instruction: MachineInstruction) -> list[str]:

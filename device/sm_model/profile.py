@@ -39,6 +39,7 @@ class Access:
         sharing_lanes: Of an atomic on shared memory, the lanes of a warp that have one address.
         slice_passes: Of an atomic, the passes in the slice of the L2 that all blocks use most.
         sector_passes: Of an atomic, the passes in the sector that all blocks use most.
+        atomic_regions: Regions of 1 KiB that the atomics of all blocks use; 0 for many.
         remote: The share of the requests that go to shared memory of another block of the cluster;
             the figures above are of the others.
         remote_sectors: 32-byte sectors of such a request.
@@ -63,6 +64,7 @@ class Access:
     sharing_lanes: float = 1.0
     slice_passes: float = 0.0
     sector_passes: float = 0.0
+    atomic_regions: float = 0.0
     remote: float = 0.0
     remote_sectors: float = 0.0
     repeated: tuple[float, ...] = ()

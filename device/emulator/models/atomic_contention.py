@@ -31,10 +31,13 @@ class AtomicContention:
     Attributes:
         slice_passes: Passes in that slice, per request.
         sector_passes: Passes in that sector, per request.
+        regions: Regions of 1 KiB that the atomics of all blocks use; 0 where the recorded blocks
+            share none, so that there are many.
     """
 
     slice_passes: float = 0.0
     sector_passes: float = 0.0
+    regions: float = 0.0
 
 
 def atomic_contention(
@@ -74,8 +77,22 @@ def _contention(trace: GlobalAccesses, accesses: IntArray, block: IntArray) -> A
     requests = np.bincount(block)
     of_block = np.repeat(block, count)
     return AtomicContention(
-        *(_most_used(place, passes, of_block, requests) for place in (2 * region + half, sector))
+        _most_used(2 * region + half, passes, of_block, requests),
+        _most_used(sector, passes, of_block, requests),
+        _common_regions(region, of_block),
     )
+
+
+def _common_regions(region: IntArray, block: IntArray) -> float:
+    """How many regions all blocks use, from those that two halves of the recorded ones share.
+
+    The estimate of Lincoln and Petersen: as many of one half's regions as are the other's, too, are
+    those that the other half found of all. 0 where the halves share none.
+    """
+    is_late = block > np.median(np.unique(block))
+    early, late = np.unique(region[~is_late]), np.unique(region[is_late])
+    shared = np.intersect1d(early, late).size
+    return early.size * late.size / shared if shared else 0.0
 
 
 def _most_used(place: IntArray, passes: Floats, block: IntArray, requests: IntArray) -> float:
