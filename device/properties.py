@@ -162,6 +162,10 @@ class DeviceProperties(Presentable):
         l2_port_write_bytes_per_clock_per_sm: Bytes that one SM alone writes to the L2.
         l1_queued_store_lines: Lines of stores that wait in an SM for the port to the L2. Stores
             to their sectors leave with them.
+        uniform_constant_lines: Lines of 64 bytes of constant memory that a sub-core keeps for loads
+            whose index is in a uniform register.
+        constant_miss_clocks: Clocks that such a load waits for another line.
+        constant_lines_per_clock: Such lines that all SMs together get.
         l2_bytes_per_clock_by_sms: Bytes that so many SMs together read from the L2.
         l2_copy_bytes_per_clock: Bytes read plus bytes written in the L2, of a copy.
         l2_partitions: Parts of the L2, each of which caches what the SMs connected to it read; 1 if
@@ -320,6 +324,9 @@ class DeviceProperties(Presentable):
     l2_port_bytes_per_clock_per_sm: float | None = None
     l2_port_write_bytes_per_clock_per_sm: float | None = None
     l1_queued_store_lines: float | None = None
+    uniform_constant_lines: int | None = None
+    constant_miss_clocks: float | None = None
+    constant_lines_per_clock: float | None = None
     l2_bytes_per_clock_by_sms: Mapping[str, float] = field(default_factory=dict)
     l2_copy_bytes_per_clock: float | None = None
     l2_partitions: int | None = None

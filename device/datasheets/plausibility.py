@@ -58,6 +58,7 @@ RANGES = (
     Range("max_threads_per_multiprocessor", 32, 2**16, "the number of threads"),
     Range("max_blocks_per_multiprocessor", 1, 2**10, "the number of blocks"),
     Range("l1_queued_store_lines", 1, 2**16, "the number of lines"),
+    Range("uniform_constant_lines", 1, 2**16, "the number of lines"),
     Range("max_registers_per_block", 2**10, 2**24, "the number of 32-bit registers"),
     Range("max_registers_per_multiprocessor", 2**10, 2**24, "the number of 32-bit registers"),
     Range("gpcs_by_sms", 1, 10_000, "the number of groups"),

@@ -17,6 +17,7 @@ from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.models.access_levels import AccessLevels
 from memlab.device.emulator.models.atomic_contention import AtomicContention
 from memlab.device.emulator.models.cache_replay import PARTS
+from memlab.device.emulator.models.constant_walks import constant_walks
 from memlab.device.emulator.program.program import ACCESS_KINDS, Program
 from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.instructions import MachineCode
@@ -25,7 +26,9 @@ from memlab.device.machine_code.ptx_profile import Executed, PtxStructure, ptx_p
 from memlab.device.machine_code.retries import Attempts, SharedAdditions
 from memlab.device.measurement import Counters
 from memlab.device.properties import SECTOR_BYTES
+from memlab.device.sm_model.machine_steps import reads_fixed_constant
 from memlab.device.sm_model.paths import Flow
+from memlab.device.sm_model.pipes import access_bytes
 from memlab.device.sm_model.profile import Access, LaunchProfile, UnequalWork
 from memlab.kernels.launch import Launch
 
@@ -159,6 +162,7 @@ def machine_profile(
     if len(known) < len(flows):
         return None
     accesses = _accesses(graph.code, counts, block.repeated_stores)
+    walks = _walk_constants(graph.code, counts, block, accesses)
     ratio = _work_ratio(block, active_share, tally, launch.blocks)
     repeats = launch.blocks * active_share * ratio
     for number, share in _asking_shares(graph.code, counts, known, active, repeats).items():
@@ -177,6 +181,7 @@ def machine_profile(
         cluster_blocks=launch.cluster_blocks,
         unequal=_unequal_work(graph, counts, warp_work, extremes),
         work_ratio=ratio,
+        walks=walks,
         dram_sector_bytes=counters.dram_read_bytes / missed if missed else SECTOR_BYTES,
         dram_written_sector_bytes=counters.dram_write_bytes / stored if stored else 0.0,
         dram_written_share=counters.dram_write_bytes / moved if moved else 0.0,
@@ -270,6 +275,46 @@ def _accesses(
                 access = replace(access, repeated=repeated)
             accesses[number] = access
     return accesses
+
+
+_CONSTANT_LOADS = {"LDC", "ULDC", "LDCU"}
+
+
+def _walk_constants(
+    code: MachineCode,
+    counts: LaunchCounts,
+    block: RepresentativeBlock,
+    accesses: dict[int, Access],
+) -> tuple[NDArray[np.int64], ...]:
+    """Let loads from tables of constants go on in the walks of their warps; return these.
+
+    Loads from an address in the instruction itself are left out. Where ptxas made several loads of
+    one, each goes on by its share of the bytes.
+    """
+    if block.constants is None or not len(block.constants.index):
+        return ()
+    by_line: dict[int, list[int]] = {}
+    for index in np.unique(block.constants.index).tolist():
+        by_line.setdefault(counts.program.steps[index].instruction.ptx_line, []).append(index)
+    loads = {
+        number: by_line[step.ptx_line]
+        for number, step in enumerate(code.instructions)
+        if step.name in _CONSTANT_LOADS
+        and step.ptx_line in by_line
+        and not reads_fixed_constant(step)
+    }
+    walks = constant_walks(
+        block.constants,
+        len(block.executions.warps),
+        {index for indices in loads.values() for index in indices},
+    )
+    for number, indices in loads.items():
+        lines = sum(walks.advances[index] for index in indices)
+        width = sum(counts.program.steps[index].counted_bytes for index in indices)
+        share = min(access_bytes(code.instructions[number]) / max(width, 1), 1.0)
+        access = accesses.get(number, Access(passes=1.0))
+        accesses[number] = replace(access, constant_lines=lines * share)
+    return walks.lines
 
 
 _MOST_ASKING = 0.9  # of the issues: more may be a difference between blocks

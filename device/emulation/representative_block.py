@@ -37,6 +37,7 @@ from memlab.device.emulation.counting import ExecutedChunk, GridCounts, StratumS
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulator.machine.barrier_log import BarrierLog, BarrierOperations
 from memlab.device.emulator.machine.execution_trace import (
+    ConstantAccesses,
     ExecutionTrace,
     GlobalAccesses,
     PathTrace,
@@ -97,6 +98,7 @@ class RepresentativeBlock:
         barriers: What its warps do to the `mbarrier`s in its shared memory.
         repeated_stores: The shares of the sectors of stores that their warp has just stored to, by
             the position of the store.
+        constants: Its accesses to constant memory.
     """
 
     stream: AccessStream
@@ -109,6 +111,7 @@ class RepresentativeBlock:
     contention: Mapping[int, AtomicContention]
     barriers: BarrierOperations = field(default_factory=BarrierOperations)
     repeated_stores: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    constants: ConstantAccesses | None = None
 
 
 def record_block(
@@ -158,6 +161,7 @@ def record_block(
         contention=atomic_contention(execution.program, accesses, blocks),
         barriers=log.operations(),
         repeated_stores=repeated_stores(execution.program, accesses, blocks),
+        constants=trace.constants(),
     )
 
 

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from memlab.device.emulator.codegen.layout import CONSTANT_LINE_BYTES
 from memlab.device.machine_code.instructions import INSTRUCTION_BYTES
 from memlab.device.occupancy import resident_blocks
 from memlab.device.properties import (
@@ -72,6 +73,13 @@ _SWAP_CLOCKS = 10.0
 """From the start of a compare-and-swap in shared memory until loads see what it stores: with this,
 the simulation makes as many of them as an H200 counted of 1 to 32 warps whose lanes add to floats
 that 1 to 32 of each warp share (ibid.)."""
+_CONSTANT_LINE_CLOCKS = 4.2
+"""Clocks between the lines of constant memory that one SM gets: walks of 64 warps of an H100
+(`docs/results/h100-constant-walks.csv`)."""
+_KEPT_LINE_CLOCKS = 4.0
+"""Clocks for which a sub-core keeps a line that others want the place of. Between 2, after which a
+load found it (the halves of 16 bytes), and 8, after which one did not (the next 16 bytes; ibid.)"""
+_HIT_CLOCKS = 8.0  # above the least latency, within which a load of constants hits
 _MIXED_SHARE = 1 / 3
 """Of traffic that is written, from which reads wait as long for writes as at a half
 (`tests/data/h200-loaded.csv`)."""
@@ -158,6 +166,13 @@ def device_rates(
         fetch_interval=CODE_LINE_BYTES
         / (properties.cold_code_bytes_per_clock or _COLD_CODE_BYTES_PER_CLOCK),
         fetch_ahead=_PREFETCHED_LINES,
+        indexed_places=_indexed_lines(properties),
+        uniform_places=properties.uniform_constant_lines or 1,
+        constant_latency=properties.constant_miss_clocks or 0.0,
+        constant_interval=max(
+            active / (properties.constant_lines_per_clock or math.inf), _CONSTANT_LINE_CLOCKS
+        ),
+        kept_clocks=_KEPT_LINE_CLOCKS,
         arrival_clocks=ARRIVAL_CLOCKS,
         far_arrival_clocks=message_clocks("arrival", profile),
         least_sectors=_lone_sectors(properties),
@@ -166,6 +181,14 @@ def device_rates(
         parting_clocks=_PARTING_CLOCKS,
         swap_clocks=_SWAP_CLOCKS,
     )
+
+
+def _indexed_lines(properties: DeviceProperties) -> int:
+    """Lines of the cache of indexed constants: of the largest footprint with the least latency."""
+    known = properties.constant_latency_by_footprint_clocks
+    first = min(known.values(), default=0.0) + _HIT_CLOCKS
+    reach = max((int(size) for size, clocks in known.items() if clocks < first), default=0)
+    return max(reach // CONSTANT_LINE_BYTES, properties.uniform_constant_lines or 1)
 
 
 def _lone_sectors(properties: DeviceProperties) -> float:

@@ -96,6 +96,7 @@ def estimate(
         paths.barriers,
         profile.additions,
         turn=int(not paths.barriers.operations),
+        walks=profile.walks,
     )
     affordable = max(BUDGET // max(sum(lengths[: len(paths.active)]), 1), slots)
     before, load = steps.copy(), load_clock(work, properties)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
+from memlab.device.emulator.codegen.layout import CONSTANT_LINE_BYTES
 from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.machine_code.retries import SWAP_WAVEFRONTS, is_swap
 from memlab.device.properties import (
@@ -114,7 +114,7 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         properties: The device.
     """
     steps = empty_steps(len(profile.code.instructions))
-    _set_banks(steps, profile.code.instructions, properties)
+    _set_constants(steps, profile, properties)
     _set_additions(steps, profile)
     sites = sites_of(profile.code, profile.barriers)
     constant_passes = properties.constant_passes_per_clock_per_sm or 1.0
@@ -287,8 +287,11 @@ def _reach_others(step: Steps, issue: Issue, access: Access, profile: LaunchProf
 
 
 _CONSTANT_OPERAND = re.compile(r"c\[(0x[0-9a-f]+)\]\[(0x[0-9a-f]+)\]")
-_CONSTANT_LINE_BYTES = 64
-"""Of the constant cache (Jia et al., arXiv 1804.06826: 64 bytes on Volta)."""
+
+
+def reads_fixed_constant(instruction: MachineInstruction) -> bool:
+    """Whether an instruction reads constant memory at an address that it holds itself."""
+    return any(_CONSTANT_OPERAND.search(operand) for operand in instruction.operands)
 
 
 def _bank(operands: tuple[str, ...], known: dict[str, int]) -> int:
@@ -296,18 +299,19 @@ def _bank(operands: tuple[str, ...], known: dict[str, int]) -> int:
     for operand in operands:
         match = _CONSTANT_OPERAND.search(operand)
         if match:
-            line = f"{match[1]} {int(match[2], 16) // _CONSTANT_LINE_BYTES}"
+            line = f"{match[1]} {int(match[2], 16) // CONSTANT_LINE_BYTES}"
             return known.setdefault(line, len(known))
     return -1
 
 
-def _set_banks(
-    steps: Steps, instructions: Sequence[MachineInstruction], properties: DeviceProperties
-) -> None:
+def _set_constants(steps: Steps, profile: LaunchProfile, properties: DeviceProperties) -> None:
     """Set the lines of constant memory that instructions read, and their latencies."""
+    if profile.walks and properties.constant_lines_per_clock:
+        for number, access in profile.accesses.items():
+            steps[number]["walked"] = access.constant_lines
     known: dict[str, int] = {}
     near, far = prefetched_clocks(properties), float(l2_latency_table(properties).mean())
-    for step, instruction in zip(steps, instructions, strict=True):
+    for step, instruction in zip(steps, profile.code.instructions, strict=True):
         step["bank"] = _bank(instruction.operands, known)
         step["bank_latency"] = near if _reads_parameters(instruction.operands) else far
 

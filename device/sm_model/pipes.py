@@ -267,9 +267,9 @@ def _is_wide(opcode: str) -> bool:
     return ".WIDE" in opcode or ".HI" in opcode
 
 
-def _width(opcode: str) -> int:
+def access_bytes(instruction: MachineInstruction) -> int:
     """Bytes per lane of a memory instruction."""
-    for part in opcode.split("."):
+    for part in instruction.opcode.split("."):
         if part in {"64", "128", "256"}:
             return int(part) // 8
         if part in {"U8", "S8"}:
@@ -285,7 +285,7 @@ def _memory(step: MachineInstruction, properties: DeviceProperties) -> Issue:
     if step.name in _LOADS:
         kind = Kind.LOAD
     l1 = properties.l1_latency_clocks or 0.0
-    return Issue(kind, Unit.MEMORY, ADDRESS_CLOCKS, l1, _width(step.opcode))
+    return Issue(kind, Unit.MEMORY, ADDRESS_CLOCKS, l1, access_bytes(step))
 
 
 def _shared(step: MachineInstruction, properties: DeviceProperties) -> Issue:
@@ -293,7 +293,7 @@ def _shared(step: MachineInstruction, properties: DeviceProperties) -> Issue:
     latency = _SPECIAL_LATENCY_CLOCKS if step.name == "SHFL" else shared
     if step.name == "ATOMS":
         latency = properties.shared_atomic_latency_clocks or 2 * shared
-    return Issue(Kind.LOCAL, Unit.MEMORY, ADDRESS_CLOCKS, latency, _width(step.opcode))
+    return Issue(Kind.LOCAL, Unit.MEMORY, ADDRESS_CLOCKS, latency, access_bytes(step))
 
 
 ADDRESS_CLOCKS = 4.0

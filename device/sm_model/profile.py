@@ -46,6 +46,7 @@ class Access:
         repeated: Of a store, the share of its sectors that the warp's store before it went to, of
             others that the second one before it went to, and so on; empty for none.
         sector_bytes: Of a store, the bytes of each of its sectors that it writes.
+        constant_lines: Of a load of constant memory, how far it goes on in `LaunchProfile.walks`.
     """
 
     passes: float
@@ -69,6 +70,7 @@ class Access:
     remote_sectors: float = 0.0
     repeated: tuple[float, ...] = ()
     sector_bytes: float = float(SECTOR_BYTES)
+    constant_lines: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,8 @@ class LaunchProfile:
             request coalescer merges the others with these.
         cluster_blocks: Blocks of a cluster; 1 where blocks form none.
         unequal: The work of each warp; None if that is not known, or all did about as much.
+        walks: The lines of constant memory that each warp of a block reads one after the other,
+            numbered from 0; empty where no table of constants is read.
     """
 
     code: MachineCode
@@ -126,3 +130,4 @@ class LaunchProfile:
     served_reads: float = 1.0
     cluster_blocks: int = 1
     unequal: UnequalWork | None = None
+    walks: tuple[NDArray[np.int64], ...] = ()

@@ -141,6 +141,7 @@ class Step(Record):
     line: int  # the 128-byte line of code that it lies in
     bank: int  # the line of constant memory at a fixed address that it reads; NONE
     bank_latency: float  # clocks until that line is there, at its first use
+    walked: float  # lines of constant memory by which it goes on in its warp's walk
     awaited: int  # the reason of warps that wait for its result
     throttle: int  # the reason of warps that wait for its unit
     throttled: float  # the share of that wait in which the unit takes no instruction
@@ -185,6 +186,7 @@ class Warp(Record):
     unswapped: int  # a mask of the lanes that have not succeeded in an addition under way
     tries: int  # 1 where its range is executed again; 2 where some of its lanes leave it
     compared: float  # when it loaded the words of its addition
+    walked: float  # lines of constant memory, so far
     loads: int  # of whole lines, so far
     stored: float  # when all its stores have left the SM
     stores: int  # so far
@@ -277,6 +279,16 @@ class Machine(Record):
     fetch_interval: float  # between lines that are prefetched
     fetch_ahead: int  # lines that are prefetched
 
+    # Tables of constant memory.
+    walks: Pointer[int]  # the lines that warps of a block read, warp after warp
+    first_walked: Pointer[int]  # where those of a warp begin; one item more than warps
+    constant_lines: int  # that are read at all
+    indexed_places: int  # lines that the cache of indexed loads holds
+    uniform_places: int  # the same of that of a sub-core for uniform registers
+    constant_latency: float  # until a line is there that a cache does not hold
+    constant_interval: float  # between such lines
+    kept_clocks: float  # for which a line is kept at least
+
     # Barriers in shared memory.
     barriers: int  # of a block
     arrivals: Pointer[int]  # that a phase of each needs
@@ -320,6 +332,13 @@ class Machine(Record):
     l1_free: float
     left_sectors: float  # of stores, that have left the L1 or will
     constant_free: float
+    line_free: float  # when the next line of constants may be asked for
+    held: Pointer[int]  # by cache (each sub-core's, then the SM's) and place: its line; NONE
+    used: Pointer[float]  # when a place was used last
+    place_of: Pointer[int]  # by cache and line: its place, or that which it had
+    taken: Pointer[float]  # from when it has a place
+    there: Pointer[float]  # from when the line is there
+    until: Pointer[float]  # until when
     barrier_free: float
     l2_free: float
     write_free: float  # the same of what writes into the L2

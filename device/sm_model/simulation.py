@@ -88,6 +88,12 @@ class Rates:
         fetch_latency: Clocks until a line of code is there that was not prefetched.
         fetch_interval: Clocks between lines that are prefetched.
         fetch_ahead: Lines that are prefetched.
+        indexed_places: Lines of constant memory that the cache of indexed loads holds.
+        uniform_places: The same of that of a sub-core for loads with an index in a uniform
+            register; at most as many.
+        constant_latency: Clocks until a line is there that a cache does not hold.
+        constant_interval: Clocks between such lines, of an SM.
+        kept_clocks: Clocks for which a cache keeps a line at least.
         arrival_clocks: Clocks from an arrival at a barrier in shared memory until a warp that
             waits for it goes on.
         far_arrival_clocks: The same of an arrival at a barrier of another block.
@@ -125,6 +131,11 @@ class Rates:
     fetch_latency: float = 0.0
     fetch_interval: float = 0.0
     fetch_ahead: int = 0
+    indexed_places: int = 1
+    uniform_places: int = 1
+    constant_latency: float = 0.0
+    constant_interval: float = 0.0
+    kept_clocks: float = 0.0
     arrival_clocks: float = 0.0
     far_arrival_clocks: float = 0.0
     cluster_clocks: float = 0.0
@@ -164,6 +175,7 @@ class Workload:
         missed_curves: By `Step.curve` and part of the launch: the factor of `Step.missed`.
         dram_curves: The same of `Step.dram`.
         far_curves: The same of `Step.far`.
+        walks: The lines of constant memory that each warp of a block reads, in order.
     """
 
     steps: Steps
@@ -179,6 +191,7 @@ class Workload:
     missed_curves: Floats = field(default_factory=lambda: np.ones((1, 1)))
     dram_curves: Floats = field(default_factory=lambda: np.ones((1, 1)))
     far_curves: Floats = field(default_factory=lambda: np.ones((1, 1)))
+    walks: tuple[Integers, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -229,7 +242,7 @@ def run(work: Workload, rates: Rates) -> Simulated:
     point("places", np.zeros(slots + 1, dtype_of(Slot)))
     lines = int(steps["line"].max()) + 1
     point("code", np.full(lines, -1.0))
-    point("banks", np.full(max(int(steps["bank"].max()), 0) + 1, -1.0))
+    _point_constants(machine, point, work, rates)
     point("unit_free", np.zeros(SCHEDULERS * len(Unit)))
     point("ports", np.zeros(SCHEDULERS * BANKS))
     point("queue", np.zeros(SCHEDULERS * rates.queue_depth))
@@ -298,6 +311,30 @@ def _point_to_additions(
     point("turns", np.zeros(slots * warps * count + 1, np.int64))
     machine["additions"], machine["words"] = count, words
     return rounds[:count]
+
+
+def _point_constants(
+    machine: NDArray[np.void],
+    point: Callable[[str, NDArray[Any]], object],
+    work: Workload,
+    rates: Rates,
+) -> None:
+    """Give a machine the walks through constant memory, and empty caches."""
+    point("banks", np.full(max(int(work.steps["bank"].max()), 0) + 1, -1.0))
+    warps = len(work.active)
+    known = work.walks or (np.zeros(0, np.int64),)
+    walks = [known[warp % len(known)] for warp in range(warps)]
+    constants = int(max((walk.max(initial=0) for walk in walks), default=0)) + 1
+    point("walks", np.concatenate([*walks, [0]]).astype(np.int64))
+    point("first_walked", np.cumsum([0, *map(len, walks)]).astype(np.int64))
+    caches = SCHEDULERS + 1
+    point("place_of", np.full(caches * constants, NONE, np.int64))
+    point("taken", np.zeros(caches * constants))
+    point("there", np.zeros(caches * constants))
+    point("until", np.zeros(caches * constants))
+    point("held", np.full(caches * rates.indexed_places, NONE, np.int64))
+    point("used", np.full(caches * rates.indexed_places, -1e6))
+    machine["constant_lines"] = constants
 
 
 def quantiles(values: Floats) -> Floats:

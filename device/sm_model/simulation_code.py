@@ -187,7 +187,7 @@ def _start_block(m: Machine, slot: int, clock: float) -> None:
         warp.origin, warp.unswapped, warp.tries = origin, 0, 0
         for adding in range(m.additions):
             m.turns[index * m.additions + adding] = 0
-        warp.loads, warp.stores = 0, 0
+        warp.loads, warp.stores, warp.walked = 0, 0, 0.0
         warp.slot, warp.stored, warp.copied, warp.committed = slot, 0.0, 0.0, 0
         for board in range(SCOREBOARDS):
             warp.boards[board] = 0.0
@@ -238,8 +238,8 @@ def _prepare(m: Machine, number: int, clock: float) -> None:
     if unlikely(known > ready):
         step.stalls[_NO_INSTRUCTION] += known - ready
         ready = known
-    if step.bank >= 0 and step.kind != _CONSTANT:
-        known = _constants(m, step, ready)
+    if step.kind != _CONSTANT:
+        known = _constants(m, number, warp, step, ready)
         if unlikely(known > ready):
             step.stalls[_IMC_MISS] += known - ready
             ready = known
@@ -348,11 +348,69 @@ def _fetched(m: Machine, line: int, clock: float) -> float:
 
 
 @compiled(inline=True)
-def _constants(m: Machine, step: Step, clock: float) -> float:
-    """When the line of constant memory that an instruction reads is there."""
-    if unlikely(m.banks[step.bank] < 0.0):
-        m.banks[step.bank] = clock + step.bank_latency
-    return m.banks[step.bank]
+def _constants(m: Machine, number: int, warp: Warp, step: Step, clock: float) -> float:
+    """When the lines of constant memory that an instruction reads are there."""
+    when = clock
+    if step.bank >= 0:
+        if unlikely(m.banks[step.bank] < 0.0):
+            m.banks[step.bank] = clock + step.bank_latency
+        when = later(when, m.banks[step.bank])
+    elif unlikely(step.walked > 0.0):
+        when = _walk(m, number, warp, step, clock)
+    return when
+
+
+@compiled(inline=False)
+def _walk(m: Machine, number: int, warp: Warp, step: Step, clock: float) -> float:
+    """When the lines of a table are there that a warp's next load of constants reads."""
+    cache = SCHEDULERS if step.kind == _CONSTANT else number & (SCHEDULERS - 1)
+    first = m.first_walked[warp.origin]
+    count = m.first_walked[warp.origin + 1] - first
+    when, place = clock, _whole(warp.walked)
+    warp.walked += step.walked
+    last = later(_last_walked(warp.walked), float(place))
+    while count > 0 and float(place) <= last:
+        when = later(when, _line_of_constants(m, cache, m.walks[first + place % count], clock))
+        place += 1
+    return when
+
+
+@compiled(inline=True)
+def _last_walked(walked: float) -> float:
+    """The last place of a walk before another one."""
+    return float(_whole(walked + 0.9999)) - 1.0
+
+
+@compiled(inline=False)
+def _line_of_constants(m: Machine, cache: int, line: int, clock: float) -> float:
+    """When a line is in a cache, which forgets the one that was used longest ago for it.
+
+    That one's place must have its line, which stays for some clocks, before it can be taken. Until
+    then the new one waits, and further loads of the same line wait for requests of their own.
+    """
+    known = cache * m.constant_lines + line
+    places = m.held + cache * m.indexed_places
+    used = m.used + cache * m.indexed_places
+    if m.until[known] > clock and m.taken[known] <= clock + m.kept_clocks:
+        place = m.place_of[known]
+        if places[place] == line:
+            used[place] = later(used[place], clock)
+        return later(clock, m.there[known])
+    place = 0
+    for other in range(m.uniform_places if cache < SCHEDULERS else m.indexed_places):
+        if used[other] < used[place]:
+            place = other
+    taken = later(clock, used[place] + m.kept_clocks)
+    if places[place] >= 0:
+        left = cache * m.constant_lines + places[place]
+        if m.place_of[left] == place:
+            m.until[left] = taken
+    start = later(taken, m.line_free)
+    m.line_free = start + m.constant_interval
+    there = start + m.constant_latency
+    places[place], m.place_of[known], used[place] = line, place, there
+    m.taken[known], m.there[known], m.until[known] = taken, there, _NEVER
+    return there
 
 
 @compiled(inline=False)
@@ -408,8 +466,8 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
         if step.kind == _CONSTANT:
             m.constant_free = later(clock, m.constant_free) + step.passes
             done = m.constant_free + step.latency
-            if step.bank >= 0:
-                done = later(done, _constants(m, step, clock))
+            there = _constants(m, number, warp, step, clock)
+            done = later(done, there + (step.latency if step.walked > 0.0 else 0.0))
         elif step.kind >= _TEST:
             _asynchronous(m, number, warp, step, clock)
     _complete(warp, step, done, read)

@@ -222,6 +222,18 @@ class LineAccess(Record):
     warp: Int32
 
 
+class ConstantAccess(Record):
+    """The access of a warp to a line of constant memory."""
+
+    line: Int32  # its number, from the start of constant memory
+    index: Int32
+    warp: Half
+    begins: Half  # 1 for the first line of the access, 0 for others that lanes read
+
+
+CONSTANT_LINE_BYTES = 64
+"""Of the constant caches (Jia et al., arXiv 1804.06826: 64 bytes on Volta)."""
+
 UNROLLINGS = (1, 2, 4, 8, 16, 32)
 """How often the body of a loop may follow itself in the machine code."""
 TRIP_CLASSES = UNROLLINGS[-1]
@@ -313,6 +325,10 @@ class Context(Record):
     line_share: int  # a line is recorded if its hash is less: of 2^31
     lines_lost: int  # how many did not fit
     last_runs: Pointer[Int32]  # per warp: the run of its last access
+    # --- The trace of constant memory: see `trace_code`
+    constants: Pointer[ConstantAccess]  # null where none are recorded; else `events` is not null
+    constant_count: int
+    constant_limit: int  # how many fit
     # --- Scheduling: see `schedule_code`
     slot: int  # where the running group is
     limit: int  # the slot where it must stop, since another group has to run; -1 for none
@@ -361,7 +377,7 @@ class Context(Record):
 
 
 ARRAY, PATTERN, SITE, ADDRESSES, STRETCH = map(dtype_of, (Array, Pattern, Site, Addresses, Slot))
-EVENT, ACCESS, LAST_ACCESS, LINE_ACCESS, RANGE, CONTEXT, FAULT = map(
-    dtype_of, (Event, Access, LastAccess, LineAccess, Range, Context, Fault)
+EVENT, ACCESS, LAST_ACCESS, LINE_ACCESS, CONSTANT_ACCESS, RANGE, CONTEXT, FAULT = map(
+    dtype_of, (Event, Access, LastAccess, LineAccess, ConstantAccess, Range, Context, Fault)
 )
 """The records as NumPy's structured types."""

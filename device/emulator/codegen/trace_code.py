@@ -16,6 +16,7 @@ from memlab.device.emulator.codegen.compiled import compiled, set_bits
 from memlab.device.emulator.codegen.cost_code import last_of_equals, sorted_runs
 from memlab.device.emulator.codegen.lanes import count_bits, splat
 from memlab.device.emulator.codegen.layout import (
+    CONSTANT_LINE_BYTES,
     LOCAL_LINES,
     SITE_KINDS,
     SPACES,
@@ -26,11 +27,12 @@ from memlab.device.emulator.codegen.layout import (
     Site,
 )
 from memlab.device.emulator.codegen.records import Int32, Lanes, NarrowLanes, Pointer, room
+from memlab.device.emulator.isa.address_space import WINDOW_BYTES
 from memlab.device.emulator.isa.values import S32, S64
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 
 _NO_VERSION = 0  # of addresses without a pattern
-_GLOBAL, _LOCAL = map(SPACES.index, ("global", "local"))
+_GLOBAL, _LOCAL, _CONST = map(SPACES.index, ("global", "local", "const"))
 _ATOMIC = SITE_KINDS.index("atomic")
 _LINE_SECTORS = LINE_BYTES // SECTOR_BYTES
 _SECTOR_SHIFT, _WORD_SHIFT = SECTOR_BYTES.bit_length() - 1, 2
@@ -55,6 +57,8 @@ def trace(
     if context.lines:
         trace_lines(context, site, space, warp, address, relative)
         return
+    if space == _CONST:
+        record_constants(context, site, warp, address, relative)
     if space != _GLOBAL:
         return
     last = context.last_accesses[site.index]
@@ -70,6 +74,8 @@ def trace_pattern(context: Context, site: Site, record: Addresses, pattern: Patt
         relative = pattern.relative.to(S64)
         trace_lines(context, site, record.space, record.warp, record.first, relative)
         return
+    if record.space == _CONST:
+        record_constants(context, site, record.warp, record.first, pattern.relative.to(S64))
     if record.space != _GLOBAL:
         return
     last, moved = context.last_accesses[site.index], moved_from_line(site, record.first)
@@ -205,6 +211,36 @@ def begin_event(context: Context, last: LastAccess, index: int) -> None:
 def stop(context: Context) -> None:
     """Record no access any more: what is recorded has no gap."""
     context.access_limit = 0
+
+
+# --- Lines of constant memory ---------------------------------------------------------------------
+
+
+@compiled(inline=False)
+def record_constants(
+    context: Context, site: Site, warp: int, address: int, relative: Lanes
+) -> None:
+    """Record the lines of constant memory that a warp of the first block accesses."""
+    if warp >= context.warps_per_block:
+        return
+    shift = splat(CONSTANT_LINE_BYTES.bit_length() - 1)
+    place = address + site.offset & WINDOW_BYTES - 1
+    units = sorted_runs(relative + splat(place), WARP_SIZE) >> shift
+    held, begins = room(Lanes), 1
+    held[0] = units
+    unit = held.to(int)
+    for lane in set_bits(last_of_equals(units)):
+        number = context.constant_count
+        if number < context.constant_limit:
+            context.constant_count = number + 1
+            access = context.constants[number]
+            access.line, access.index, access.warp, access.begins = (
+                unit[lane],
+                site.index,
+                warp,
+                begins,
+            )
+        begins = 0
 
 
 # --- Lines of global and local memory -------------------------------------------------------------

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.codegen.layout import (
     ACCESS,
+    CONSTANT_ACCESS,
     EVENT,
     LAST_ACCESS,
     RANGE,
@@ -30,6 +31,7 @@ _LARGEST_TRACE = 10_000_000  # warps and their sectors; the models take seconds 
 _MOST_RANGES = 2**20  # of a block's path, 24 bytes each
 _SPACES_WITH_GLOBAL = [SPACES.index(name) for name in ("global", "generic")]
 _SECTOR = np.dtype(np.int32)
+_MOST_CONSTANTS = 2**20  # accesses of a block to lines of constant memory
 LONGEST_PATH = 200_000
 """Instructions of a path that are followed; the rest is taken to be like them."""
 
@@ -90,6 +92,25 @@ class GlobalAccesses:
             start=self.start[kept],
             passes=self.passes[kept],
         )
+
+
+@dataclass(frozen=True)
+class ConstantAccesses:
+    """The accesses of a block's warps to constant memory, those of each warp in their order.
+
+    Each array has an item for each line of 64 bytes that an access of a warp reads.
+
+    Attributes:
+        index: The instruction.
+        warp: The warp of the block.
+        line: The number of the line.
+        begins: Whether it is the first line of the access.
+    """
+
+    index: IntArray
+    warp: IntArray
+    line: IntArray
+    begins: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -211,6 +232,13 @@ class ExecutionTrace(PathTrace):
         sectors = _LARGEST_TRACE + sites * warps * WARP_SIZE
         self._record("sectors", "sector_limit", sectors, _SECTOR)
         context.point("last_accesses", np.zeros(context["steps"], LAST_ACCESS))
+        self._record("constants", "constant_limit", _MOST_CONSTANTS, CONSTANT_ACCESS)
+
+    def constants(self) -> ConstantAccesses:
+        """The first block's accesses to constant memory, as far as they are kept."""
+        kept = self._recorded["constants"][: self._context["constant_count"]]
+        index, warp, line = (kept[name].astype(np.int64) for name in ("index", "warp", "line"))
+        return ConstantAccesses(index, warp, line, kept["begins"] > 0)
 
     def accesses(self) -> GlobalAccesses:
         """The accesses to global memory, as far as they are kept."""
