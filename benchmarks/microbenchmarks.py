@@ -153,7 +153,10 @@ COUNTED = {
     ),
     "line_loads": Counted(
         "timed",
-        {"wavefronts": "l1tex__data_pipe_lsu_wavefronts.sum"},
+        {
+            "wavefronts": "l1tex__data_pipe_lsu_wavefronts.sum",
+            "tag_passes": "l1tex__t_output_wavefronts_pipe_lsu_mem_global_op_ld.sum",
+        },
         cache_control="none",
     ),
     "row_reads": Counted(

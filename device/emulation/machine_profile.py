@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from memlab.device.emulation.multicast import sectors_to_others
 from memlab.device.emulation.representative_block import RepresentativeBlock
+from memlab.device.emulator.codegen.layout import L1_CLOCK_PARTS
 from memlab.device.emulator.isa.macros import is_async_copy_store
 from memlab.device.emulator.machine.execution_trace import WarpExecutions
 from memlab.device.emulator.machine.tally import Tally
@@ -98,6 +99,16 @@ class LaunchCounts:
             tally.lanes[index] * max(steps[index].counted_bytes // 4, 1) for index in indices
         )
         return max(accessed / words, 1.0) if words else 1.0
+
+    def passes(self, index: int) -> float:
+        """Clocks that the L1 takes for the accesses of an instruction in this block's own memory.
+
+        For loads from global memory they are those of hits. Other accesses take their wavefronts.
+        """
+        row, tally = self.program.steps[index].row, self.tally
+        if (row.space, row.kind) == ("global", "load") and tally.words[index]:
+            return tally.words[index] / L1_CLOCK_PARTS
+        return tally.wavefronts[index]
 
     def idle_requests(self, index: int) -> int:
         """Requests of an access to shared memory of which no lane is active: at least so many.
@@ -412,7 +423,8 @@ def _mean_access(indices: Sequence[int], counts: LaunchCounts) -> Access:
     own = sum(tally.requests[index] for index in loads)
     requests = max(own, sum(tally.requests[index] for index in stores), 1)
     lines = sum(tally.wavefronts[index] for index in loads) / requests if own or stores else 1.0
-    passes = lines + sum(map(counts.idle_requests, loads)) / requests
+    passes = sum(map(counts.passes, loads)) / requests if own or stores else 1.0
+    passes += sum(map(counts.idle_requests, loads)) / requests
     if stores:
         passes = sum(tally.wavefronts[index] for index in stores) / requests
     sectors, l2_far, shares = 0.0, 0.0, np.zeros(7)

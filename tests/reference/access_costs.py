@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.properties import SECTOR_BYTES, WARP_SIZE
+from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 
 Lanes = NDArray[Any]
 
@@ -134,3 +136,44 @@ def count_local(relative: Lanes, active: Lanes, offset: int, width: int) -> Sect
     words = ((relative + offset) >> 2)[:, :, None] + np.arange(max(width // 4, 1))
     sectors = words * 4 + (np.arange(WARP_SIZE) // 8)[None, :, None]
     return count_sectors(sectors.reshape(len(active), -1) * SECTOR_BYTES, active, 0)
+
+
+TAG_BANKS_OF_BITS = (1, 2, 1, 2, 3, 1, 2, 3, 2, 1, 2, 1, 3, 1)
+"""The bank of L1 tags of line 2**n, by n; that of another line is the exclusive or of its bits'."""
+
+
+def tag_bank(line: int) -> int:
+    """The bank of L1 tags of a 128-byte line."""
+    banks = [bank for bit, bank in enumerate(TAG_BANKS_OF_BITS) if line >> bit & 1]
+    return functools.reduce(operator.xor, banks, 0)
+
+
+def count_l1_clocks(addresses: Mapping[int, int], width: int, line: int = 0) -> int:
+    """The clocks that the L1 takes for the load of a warp.
+
+    Args:
+        addresses: The address of each active lane.
+        width: Bytes per lane.
+        line: How far the addresses are moved, in lines.
+    """
+    lines = {address // LINE_BYTES + line for address in addresses.values()}
+    run = BANKS * BANK_BYTES // min(max(width, BANK_BYTES), 16)
+    wavefronts = 0
+    for start in range(0, WARP_SIZE, run):
+        words = {
+            address // BANK_BYTES + word
+            for lane, address in addresses.items()
+            if start <= lane < start + run
+            for word in range(max(width // BANK_BYTES, 1))
+        }
+        wavefronts += max(Counter(word % BANKS for word in words).values(), default=0)
+    return max(wavefronts, *Counter(map(tag_bank, lines)).values())
+
+
+def mean_l1_clocks(addresses: Mapping[int, int], width: int) -> float:
+    """The mean clocks of 16 places that a load of few lines may have; of many, those of one."""
+    start = addresses[min(addresses)] // LINE_BYTES * LINE_BYTES
+    moved = {lane: address - start for lane, address in addresses.items()}
+    few = len({address // LINE_BYTES for address in moved.values()}) <= 8
+    places = [603 * place for place in range(16)] if few else [0]
+    return sum(count_l1_clocks(moved, width, place) for place in places) / len(places)

@@ -20,7 +20,7 @@ from memlab.device.emulator.codegen.lanes import (
     shuffle,
     splat,
 )
-from memlab.device.emulator.codegen.layout import COUNTERS, SPACES, Cost, Site
+from memlab.device.emulator.codegen.layout import COUNTERS, L1_CLOCK_PARTS, SPACES, Cost, Site
 from memlab.device.emulator.codegen.records import (
     Byte,
     Int32,
@@ -46,27 +46,44 @@ from memlab.device.emulator.isa.values import (
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 
 _GLOBAL, _SHARED, _LOCAL = map(SPACES.index, ("global", "shared", "local"))
+_BANK_BYTES = 4
 _BANKS = 32  # banks of shared memory (CUDA C++ Programming Guide, "Shared Memory")
 _BankLoads = Annotated[Value, (U8, _BANKS)]
 _RETURNED_BYTES = 128  # of lanes that are served at once, unless pairs of them share their words
 _WIDEST_BYTES = 16  # of a lane's access to shared memory in one instruction of the machine code
 _NO_WORD = 1 << 30  # stands for the words of inactive lanes; relative addresses end before
 _LANES_PER_SECTOR = 8  # whose words of local memory share a sector
+_TAG_BANK_BITS = (0b11_1010_1011_0101, 0b01_0101_1101_1010)
+"""Bits of the number of a line of which the parities are those of the number of its bank of tags.
+
+They explain the passes of the tags of all patterns of loads of `benchmarks/line_loads.cu`
+(`l1tex__t_output_wavefronts`) on an H100, and no others do, up to which bank has which number."""
+TAG_BYTES = LINE_BYTES << 14
+"""After so many bytes the banks of tags repeat, as far as they are known."""
+_FEW_LINES = 8
+_PLACE_LINES = 603
+"""Lines from a place to the next one: of all steps, that whose means of 16 places are nearest to
+those of all 1024, for lines up to 120 apart."""
 _SECTOR_SHIFT, _LINE_SHIFT = SECTOR_BYTES.bit_length() - 1, LINE_BYTES.bit_length() - 1
 
 
 @compiled
-def cost(relative: NarrowLanes, mask: Word, site: Site, space: int, alignment: int) -> Cost:
+def cost(
+    relative: NarrowLanes, mask: Word, site: Site, space: int, alignment: int, places: int
+) -> Cost:
     """What the accesses of a warp cost.
 
     `relative` are addresses relative to the first active lane, inactive lanes repeat it; `mask` are
     the active lanes; `space` is the number of the state space; `alignment` is the first lane's
-    address modulo 128 for global memory, else modulo 4.
+    address modulo 128 for global memory, else modulo 4. In global memory the cost is the mean of so
+    many `places` that an access may have: where there is one, `alignment` is modulo `TAG_BYTES`.
     """
     width = site.counted_bytes
     address = relative + splat(alignment, S32)
     if space == _GLOBAL:
-        return _global_cost(address)
+        ordered = sorted_runs(address, WARP_SIZE)
+        lines = ordered >> _LINE_SHIFT
+        return _global_cost(ordered, _l1_clocks(address, lines, mask, width, places))
     if space == _SHARED:
         return shared_cost(address >> 2, mask, width, site.lanes_in_turn)
     if space == _LOCAL:
@@ -75,9 +92,13 @@ def cost(relative: NarrowLanes, mask: Word, site: Site, space: int, alignment: i
 
 
 @compiled
-def far_cost(relative: Lanes, alignment: int) -> Cost:
+def far_cost(relative: Lanes, mask: Word, site: Site, alignment: int) -> Cost:
     """The same of lanes that lie far apart, which they do in global memory alone."""
-    return _global_cost(relative + splat(alignment))
+    address = relative + splat(alignment)
+    ordered = sorted_runs(address, WARP_SIZE)
+    lines = (ordered >> _LINE_SHIFT).to(S32)
+    clocks = _l1_clocks(address.to(S32), lines, mask, site.counted_bytes, 1)
+    return _global_cost(ordered, clocks)
 
 
 def count_sectors(address: Value) -> int:
@@ -85,14 +106,78 @@ def count_sectors(address: Value) -> int:
     return _count_distinct(sorted_runs(address >> _SECTOR_SHIFT, WARP_SIZE))
 
 
-def _global_cost(address: Value) -> Value:
-    ordered = sorted_runs(address, WARP_SIZE)
+def _global_cost(ordered: Value, clocks: int) -> Value:
+    """The cost of sorted addresses, for which the L1 takes some clocks."""
     return cost_of(
         requests=1,
         sectors=_count_distinct(ordered >> _SECTOR_SHIFT),
         wavefronts=_count_distinct(ordered >> _LINE_SHIFT),
         addresses=_count_distinct(ordered),
+        words=clocks,
     )
+
+
+@compiled
+def _l1_clocks(
+    address: NarrowLanes, lines: NarrowLanes, mask: Word, width: int, places: int
+) -> int:
+    """The clocks of the L1 for a load that hits, in units of 1 / `L1_CLOCK_PARTS`.
+
+    They are the wavefronts of the data or, where these are more, the most lines of a bank of tags;
+    `lines` are sorted. An H100 took as many (docs/results/h100-line-loads.csv). Of many
+    lines the place makes little difference, and one stands for all.
+    """
+    different = last_of_equals(lines)
+    if different & different - 1 == 0 and width <= _BANK_BYTES:
+        return L1_CLOCK_PARTS
+    if count_bits(different) > _FEW_LINES:
+        places = 1
+    wavefronts, clocks, place = _wavefronts(address, mask, width), 0, 0
+    while place < places:
+        moved = lines + splat(place * _PLACE_LINES, S32)
+        first, second = _odd_lines(moved, 0), _odd_lines(moved, 1)
+        most = max(count_bits(different & first & second), count_bits(different & first & ~second))
+        most = max(most, count_bits(different & second & ~first))
+        most = max(most, count_bits(different & ~first & ~second))
+        clocks += max(most, wavefronts)
+        place += 1
+    return clocks * (L1_CLOCK_PARTS // places)
+
+
+def _odd_lines(lines: Value, place: int) -> int:
+    """The lanes whose lines' bank of tags has a bit set, as a mask."""
+    bits = (lines & splat(_TAG_BANK_BITS[place], S32)).call("llvm.ctpop")
+    return bits_of((bits & splat(1, S32)) != splat(0, S32))
+
+
+@compiled
+def _wavefronts(address: NarrowLanes, mask: Word, width: int) -> int:
+    """The wavefronts of the data of the L1: the most words of a bank.
+
+    Of 32 lanes up to 4 bytes per lane, of 16 at 8 bytes, of 8 at 16 bytes, one run after the other.
+    """
+    firsts, counts = room(NarrowLanes), room(NarrowLanes)
+    width_words = max(width >> 2, 1)
+    run = min(_RETURNED_BYTES // min(max(width, _BANK_BYTES), _WIDEST_BYTES), WARP_SIZE)
+    words = address >> 2 & splat(_NO_WORD - 1, S32)
+    accessed = where(lanes_of(mask), words, splat(_NO_WORD, S32))
+    if run == WARP_SIZE:
+        firsts[0], counts[0] = _distinct_words(accessed, WARP_SIZE, width_words)
+    elif run == WARP_SIZE // 2:
+        firsts[0], counts[0] = _distinct_words(accessed, WARP_SIZE // 2, width_words)
+    else:
+        firsts[0], counts[0] = _distinct_words(accessed, WARP_SIZE // 4, width_words)
+    counts[0] = where(firsts[0] == splat(_NO_WORD, S32), 0, counts[0])
+    first, count, loads = firsts.to(Int32), counts.to(Int32), room(Byte, _BANKS)
+    wavefronts, start = 0, 0
+    while start < WARP_SIZE:
+        loads.to(_BankLoads)[0] = splat(0, U8, _BANKS)
+        for lane in range(start, start + run):
+            for word in range(first[lane], first[lane] + count[lane]):
+                loads[word & (_BANKS - 1)] += 1
+        wavefronts += reduce(loads.to(_BankLoads)[0], "umax")
+        start += run
+    return wavefronts
 
 
 @compiled

@@ -56,10 +56,13 @@ class Array(Record):
 COUNTERS = ("requests", "sectors", "wavefronts", "excessive", "addresses", "words", "bytes", "used")
 """The columns of the counters of memory instructions: 64-bit integers, a row per instruction.
 
-As in `Tally`, but that `addresses` are the distinct addresses of accesses to global memory, and
-`words` the distinct words of those to shared memory, summed over warps. `bytes` are those of the
-elements that fetches of textures read, summed over lanes; in `used`, an element that several lanes
-of a warp read counts once."""
+As in `Tally`, but that `addresses` are the distinct addresses of accesses to global memory, summed
+over warps, and `words` of these accesses are clocks of the L1 in units of 1 / `L1_CLOCK_PARTS`.
+`bytes` are those of the elements that fetches of textures read, summed over lanes; in `used`, an
+element that several lanes of a warp read counts once."""
+
+L1_CLOCK_PARTS = 16
+"""Parts of a clock of the L1 that loads are counted in: the mean of as many places in memory."""
 
 Counts = Annotated[Value, (S64, len(COUNTERS))]
 """A row of the counters."""
@@ -67,16 +70,20 @@ Cost = Annotated[Value, (U16, len(COUNTERS))]
 """What one warp adds to the counters."""
 
 _WORD_ALIGNMENTS = 4  # a bank of shared memory and an interleaved word of local memory have 4 bytes
+_SHARED_COSTS = 3 * LINE_BYTES
 FIRST_COST = {
     "global": 0,
-    "shared": LINE_BYTES,
-    "local": LINE_BYTES + 5 * _WORD_ALIGNMENTS,
-    "const": LINE_BYTES + 11 * _WORD_ALIGNMENTS,
-    "in turn": LINE_BYTES + 11 * _WORD_ALIGNMENTS + 1,
+    "global of 8 bytes": LINE_BYTES,
+    "global of 16 bytes": 2 * LINE_BYTES,
+    "shared": _SHARED_COSTS,
+    "local": _SHARED_COSTS + 5 * _WORD_ALIGNMENTS,
+    "const": _SHARED_COSTS + 11 * _WORD_ALIGNMENTS,
+    "in turn": _SHARED_COSTS + 11 * _WORD_ALIGNMENTS + 1,
 }
 """Where the costs of a state space begin among the costs of a pattern.
 
-In global memory, the first active lane's address modulo 128 is added. In shared and local memory,
+In global memory, the first active lane's address modulo 128 is added; accesses of 8 and of 16 bytes
+per lane or more have costs of their own. In shared and local memory,
 this address modulo 4 and 4 times the binary logarithm of the width are added; the width is at most
 16 and 32 bytes. For accesses to shared memory whose lanes take turns, which are aligned, the
 logarithm alone is added."""

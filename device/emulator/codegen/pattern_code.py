@@ -7,7 +7,7 @@ patterns many times, so patterns are kept in a table, and each cost of one is co
 from __future__ import annotations
 
 from memlab.device.emulator.codegen.compiled import compiled, unlikely
-from memlab.device.emulator.codegen.cost_code import cost, far_cost
+from memlab.device.emulator.codegen.cost_code import TAG_BYTES, cost, far_cost
 from memlab.device.emulator.codegen.lanes import (
     ALL_LANES,
     bits_of,
@@ -24,6 +24,7 @@ from memlab.device.emulator.codegen.layout import (
     COUNTERS,
     FIRST_COST,
     IRREGULAR,
+    L1_CLOCK_PARTS,
     MOST_PATTERNS,
     SPACES,
     Addresses,
@@ -82,7 +83,7 @@ def count_remote_by_pattern(
     """Count an access to shared memory of another block, by the sectors as in global memory."""
     if site.counted_bytes:
         alignment = record.first + site.offset & LINE_BYTES - 1
-        number = alignment + FIRST_COST["global"]
+        number = global_cost_number(site, alignment)
         if unlikely(pattern.known[number] == 0):
             find_cost(pattern, number, site, _GLOBAL, alignment)
         context.remote_requests[site.index] += 1
@@ -92,7 +93,9 @@ def count_remote_by_pattern(
 @compiled(seldom=True)
 def find_cost(pattern: Pattern, number: int, site: Site, space: int, alignment: int) -> None:
     """Compute a cost of a pattern."""
-    pattern.costs[number] = cost(pattern.relative, pattern.mask, site, space, alignment)
+    places = L1_CLOCK_PARTS
+    relative, mask = pattern.relative, pattern.mask
+    pattern.costs[number] = cost(relative, mask, site, space, alignment, places)
     pattern.known[number] = 1
 
 
@@ -107,11 +110,13 @@ def count_directly(
     """
     if is_counted(site, space):
         alignment = alignment_of(space, first + site.offset)
+        if space == _GLOBAL:
+            alignment = first + site.offset & TAG_BYTES - 1
         if is_near(relative):
             narrow = relative.to(S32)
-            add_cost(context, site, cost(narrow, lanes, site, space, alignment))
+            add_cost(context, site, cost(narrow, lanes, site, space, alignment, 1))
         else:
-            add_cost(context, site, far_cost(relative, alignment))
+            add_cost(context, site, far_cost(relative, lanes, site, alignment))
         if unlikely(context.events):
             trace(context, site, space, warp, first, relative, lanes)
 
@@ -132,10 +137,18 @@ def cost_number(site: Site, space: int, alignment: int) -> int:
     """The place of a cost among those of a pattern, see `FIRST_COST`."""
     by_width = lowest_bit(site.counted_bytes)
     first = choose(space == _SHARED, FIRST_COST["shared"], FIRST_COST["local"])
-    words = choose(space == _CONST, FIRST_COST["const"], first + 4 * by_width)
-    number = alignment + choose(space == _GLOBAL, FIRST_COST["global"], words)
+    words = alignment + choose(space == _CONST, FIRST_COST["const"], first + 4 * by_width)
+    number = choose(space == _GLOBAL, global_cost_number(site, alignment), words)
     in_turn = (site.lanes_in_turn != 0) & (space == _SHARED)
     return choose(in_turn, FIRST_COST["in turn"] + by_width, number)
+
+
+def global_cost_number(site: Site, alignment: int) -> int:
+    """The place of a cost in global memory among those of a pattern."""
+    wide = choose(
+        site.counted_bytes == 8, FIRST_COST["global of 8 bytes"], FIRST_COST["global of 16 bytes"]
+    )
+    return alignment + choose(site.counted_bytes < 8, FIRST_COST["global"], wide)
 
 
 @compiled

@@ -100,7 +100,8 @@ class Tally:
         used: Bytes of global memory that the warps requested; bytes that several lanes of a warp
             request count once.
         words: Words of shared memory that the warps accessed; a word that several lanes of a warp
-            access counts once.
+            access counts once. Of accesses to global memory: clocks that the L1 takes for them
+            if they hit, in units of 1 / `L1_CLOCK_PARTS`.
         remote_requests: Accesses of warps to shared memory of other blocks; the counts above have
             none of these.
         remote_sectors: Sectors of these.

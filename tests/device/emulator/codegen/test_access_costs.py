@@ -1,19 +1,31 @@
 """Requests, sectors and wavefronts that the machine code counts, against counting by hand."""
 
+import csv
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ptx import kernel, run
 
-from memlab.device.emulator.codegen.layout import COUNTERS
+from memlab.device.emulator.codegen.layout import COUNTERS, L1_CLOCK_PARTS
 from memlab.device.emulator.isa.address_space import GLOBAL_BASE
 from memlab.device.properties import WARP_SIZE
-from tests.reference.access_costs import count_wavefronts
+from tests.reference.access_costs import (
+    count_l1_clocks,
+    count_wavefronts,
+    mean_l1_clocks,
+    tag_bank,
+)
 from tests.support.memory_runtime import Memory, Site
 
 BANK_BYTES, SECTOR_BYTES, LINE_BYTES = 4, 32, 128
 LANES = list(range(WARP_SIZE))
+
+ALL = (1 << WARP_SIZE) - 1
 
 words = st.lists(st.integers(0, 300), min_size=WARP_SIZE, max_size=WARP_SIZE)
 masks = st.integers(1, (1 << WARP_SIZE) - 1) | st.just((1 << WARP_SIZE) - 1)
@@ -32,11 +44,11 @@ def active_only(values: list[int], mask: int) -> list[int]:
 
 
 @often
-@given(words, masks, st.integers(0, 20), st.sampled_from([1, 2, 4]))
+@given(words, masks, st.integers(0, 20), st.sampled_from([1, 2, 4, 8, 16]))
 def test_sectors_are_distinct_blocks_of_32_bytes(
     places: list[int], mask: int, offset: int, width: int
 ) -> None:
-    addresses = [GLOBAL_BASE + place * width for place in places]
+    addresses = [GLOBAL_BASE + place % (3600 // width) * width for place in places]
     cost = counted(Site("load", "global", width, offset=offset * width), addresses, mask)
 
     reached = [address + offset * width for address in active_only(addresses, mask)]
@@ -44,6 +56,8 @@ def test_sectors_are_distinct_blocks_of_32_bytes(
     assert cost["sectors"] == len({address // SECTOR_BYTES for address in reached})
     assert cost["wavefronts"] == len({address // LINE_BYTES for address in reached})
     assert cost["addresses"] == len(set(reached))
+    active = {lane: addresses[lane] + offset * width for lane in LANES if mask >> lane & 1}
+    assert cost["words"] == L1_CLOCK_PARTS * mean_l1_clocks(active, width)
 
 
 @often
@@ -56,9 +70,6 @@ def test_wavefronts_are_the_deepest_bank(places: list[int], mask: int, width: in
     assert cost["requests"] == 1
     assert (cost["wavefronts"], cost["excessive"]) == (wavefronts, wavefronts - ideal)
     assert cost["words"] == distinct
-
-
-ALL = (1 << WARP_SIZE) - 1
 
 
 @pytest.mark.parametrize(
@@ -123,22 +134,89 @@ def test_constant_memory_serves_one_address_at_a_time(places: list[int], mask: i
     assert cost["wavefronts"] == len(set(active_only(addresses, mask)))
 
 
-@pytest.mark.parametrize(
-    ("stride", "width", "sectors"), [(1, "f32", 4), (2, "f32", 8), (32, "f32", 32), (1, "f64", 8)]
-)
-def test_a_load_counts_what_its_stride_costs(stride: int, width: str, sectors: int) -> None:
-    size = int(width[1:]) // 8
+def count_strided_load(stride: int, width: int) -> dict[str, int]:
+    """What is counted for a load of two warps of so many bytes per lane, so many bytes apart."""
     body = f"""
-    .reg .b32 %r<3>; .reg .b64 %a<3>; .reg .{width} %f; mov.u32 %r1, %tid.x;
-    ld.param.u64 %a1, [a]; mul.wide.u32 %a2, %r1, {stride * size}; add.u64 %a1, %a1, %a2;
-    ld.global.{width} %f, [%a1]; ret;
+    .reg .b32 %r<3>; .reg .b64 %a<3>; .reg .b{8 * width} %f; mov.u32 %r1, %tid.x;
+    ld.param.u64 %a1, [a]; mul.wide.u32 %a2, %r1, {stride}; add.u64 %a1, %a1, %a2;
+    ld.global.b{8 * width} %f, [%a1]; ret;
     """
-    arrays = {"a": np.zeros(64 * stride, f"f{size}")}
-    done = run(kernel(body, ".u64 a"), arrays, block=(64, 1, 1))
-    cost = done.counted(f"ld.global.{width}")
+    done = run(kernel(body, ".u64 a"), {"a": np.zeros(64 * stride + 8, np.int8)}, block=(64, 1, 1))
+    return done.counted(f"ld.global.b{8 * width}")
+
+
+@pytest.mark.parametrize(
+    ("stride", "width", "sectors"), [(4, 4, 4), (8, 4, 8), (128, 4, 32), (8, 8, 8)]
+)
+def test_a_load_counts_what_its_stride_costs(stride: int, width: int, sectors: int) -> None:
+    cost = count_strided_load(stride, width)
     assert cost["requests"] == 2
     assert cost["sectors"] == 2 * sectors
-    assert cost["bytes"] == cost["used"] == 64 * size
+    assert cost["bytes"] == cost["used"] == 64 * width
+
+
+with Path("docs/results/h100-line-loads.csv").open() as table:
+    LINE_LOADS = [Counter({k: float(v) for k, v in row.items()}) for row in csv.DictReader(table)]
+MANY_WARPS = [row for row in LINE_LOADS if row["warps"] == 32]
+
+
+def hashed(a: int, b: int) -> int:
+    """As in benchmarks/device.cuh."""
+    x = (a * 0x9E3779B9 ^ b) & 0xFFFFFFFF
+    x = (x ^ x >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    x = (x ^ x >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    return x ^ x >> 16
+
+
+def loads_of(row: Mapping[str, float]) -> list[dict[int, int]]:
+    """The different loads of a row of `benchmarks/line_loads.cu`: the address of each lane."""
+    of = {name: int(value) for name, value in row.items()}
+    loads = []
+    for warp in range(of["warps"] if of["table"] or of["warp_stride"] else 1):
+        for load in range(8 if of["load_stride"] else 1):
+            moved = of["offset"] + warp * of["warp_stride"] + load * of["load_stride"]
+            within = [
+                lane // of["row_lanes"] * of["row_stride"]
+                + lane % of["row_lanes"] * of["lane_stride"]
+                for lane in LANES
+            ]
+            if of["table"]:
+                elements = of["table"] // of["bytes"]
+                within = [
+                    hashed(WARP_SIZE * warp + lane, of["table"]) % elements * of["bytes"]
+                    for lane in LANES
+                ]
+            loads.append({lane: moved + within[lane] for lane in LANES})
+    return loads
+
+
+def test_loads_that_hit_take_the_clocks_of_the_hardware() -> None:
+    """Each pattern that was measured, at its place: the base of the memory is aligned."""
+    for row in MANY_WARPS:
+        clocks = [count_l1_clocks(load, int(row["bytes"])) for load in loads_of(row)]
+        assert row["clocks"] == pytest.approx(np.mean(clocks), rel=0.05, abs=0.07), row
+
+
+def test_the_l1_looks_up_tags_in_banks() -> None:
+    for row in MANY_WARPS:
+        lines = [{address // LINE_BYTES for address in load.values()} for load in loads_of(row)]
+        passes = [max(Counter(map(tag_bank, of_load)).values()) for of_load in lines]
+        assert row["tag_passes"] / row["loads"] == pytest.approx(np.mean(passes), abs=0.01), row
+
+
+def test_the_machine_code_counts_the_clocks_of_the_hardware() -> None:
+    """Of patterns of many lines or one, of which it takes the place that was measured."""
+    counts = []
+    for row in MANY_WARPS:
+        load = loads_of(row)[0]
+        one = not row["table"] and not row["warp_stride"] and not row["load_stride"]
+        if one and (row["lines"] == 1 or row["lines"] > 8) and max(load.values()) < 16000:
+            site = Site("load", "global", int(row["bytes"]))
+            addresses = [GLOBAL_BASE + 13312 + load[lane] for lane in LANES]
+            clocks = counted(site, addresses, ALL)["words"] / L1_CLOCK_PARTS
+            assert clocks == pytest.approx(row["clocks"], rel=0.05, abs=0.07), row
+            counts.append(clocks)
+    assert len(counts) > 60
 
 
 def test_shared_conflicts_are_wavefronts_beyond_the_ideal() -> None:
