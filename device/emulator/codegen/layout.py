@@ -171,7 +171,7 @@ class Slot(Record):
     number: int  # of the stretch among those of the code
     start: int  # first instruction
     stop: int  # behind the last one
-    next: int  # the slot at `stop`
+    next: int  # the slot at `stop`; 0 at the end of the program, where there is no instruction
     target: int  # the slot of a branch's target
     kind: int
     guard: int  # where the guard of the first instruction lies in a frame; -1 for none

@@ -485,7 +485,7 @@ def advance(context: Context) -> int:
         context.run += 1
         if execute_slot(context, slot):
             return Status.FAULT
-    if slot.kind != _END:
+    if slot.next:
         count_slot(context, slot)
     return Status.RUNNING
 

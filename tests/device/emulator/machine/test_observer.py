@@ -132,9 +132,10 @@ def test_the_end_of_the_program_is_an_instruction_of_control() -> None:
 
     log = Watcher()
 
-    run(kernel(".reg .b32 %r<2>; mov.u32 %r1, 3;"), {}, observers=[log])
+    tally = run(kernel(".reg .b32 %r<2>; mov.u32 %r1, 3;"), {}, observers=[log]).tally
 
     assert log.lines == [("chunk", 32), ("range", 0, 1, 32), ("control", 1, 32, 32)]
+    assert (tally.lanes, tally.warps) == ([32], [1])  # the end counts as none
 
 
 class Odd(ExecutionPolicy):
