@@ -172,7 +172,7 @@ def _model_once(
     if lines is not None and len(lines.place):
         if by_chance:
             reads = geometry.reads if waits else None
-            geometry = replace(geometry, merged_by_readers=(), reads=reads)
+            geometry = replace(geometry, merged_by_readers=(), reads=reads, in_step=False)
         return _by_replay(execution, tally, counters, lines, geometry)
     if not waits:
         stream = replace(stream, round=stream.window)

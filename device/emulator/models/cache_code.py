@@ -116,6 +116,7 @@ class Replay(Record):
     l1: Pointer[Cache]  # by multiprocessor
     l2: Pointer[Cache]  # its partitions
     partitions: int
+    in_step: int  # whether the blocks of the first wave read at one pace
     fetched_sectors: int  # by one access to memory, aligned: 1, 2 or 4
 
 
@@ -278,9 +279,9 @@ def find_fresh(
 
 @compiled
 def asker_of_l2(state: Replay, access: int) -> int:
-    """Who asks the L2 in an access: all multiprocessors together, where their reads are merged."""
+    """Who asks the L2 in an access: all multiprocessors together, where they read in step."""
     owner, index = state.owners[access], state.indices[access]
-    if state.times[access] >= 0:
+    if state.in_step and state.times[access] >= 0:
         owner = _ALL
     return owner + index * _MULTIPROCESSORS
 

@@ -102,7 +102,7 @@ class InstructionTraffic:
             the multiprocessor has asked for them at the same time.
         joined_memory: Those among them that come from DRAM.
         l2_joined_memory: Those that the L2 has asked DRAM for at the same time, by the same
-            instruction of any multiprocessor in the first wave, of the same one in later ones.
+            instruction of any multiprocessor in the first wave of blocks in step, else of the same one.
     """
 
     accesses: IntArray
@@ -237,6 +237,7 @@ def replay_accesses(
     for name, array in arrays.items():
         state[name] = array.ctypes.data
     state["partitions"] = geometry.l2_partitions
+    state["in_step"] = geometry.in_step
     state["most_readers"] = len(read_by) - 1
     state["most_copies"] = geometry.copies.most if geometry.copies else 1
     state["alone"] = 1 - geometry.copies.merged_apart if geometry.copies else 0.0

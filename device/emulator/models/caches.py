@@ -105,6 +105,8 @@ class CacheGeometry:
         copies: How the coalescer merges reads of bulk copies; None if it does not.
         reads: How it merges those of threads, where that is simulated; None for others.
         paces: At which pace blocks go that wait at barriers over and over; None for others.
+        in_step: Whether blocks that start at once read at one pace. Those whose addresses depend on
+            data do not: one finds what it reads in the L2, the other one waits for DRAM.
         in_order: Whether later blocks are distributed in turn, too: a multiprocessor has ended its
             first ones before all have theirs.
     """
@@ -120,6 +122,7 @@ class CacheGeometry:
     copies: CopyMerging | None = None
     reads: ReadMerging | None = None
     paces: ReadMerging | None = None
+    in_step: bool = True
     in_order: bool = False
 
     @property

@@ -420,12 +420,15 @@ def test_blocks_without_barriers_read_load_by_load(between_barriers: bool, left:
     assert first.l2_reads[1] == pytest.approx(left)
 
 
-@pytest.mark.parametrize(("moments", "waiting"), [((0, 0, 0), 2), ((0, 0, 1), 1), ((0, 1, 2), 0)])
+@pytest.mark.parametrize(
+    ("moments", "in_step", "waiting"),
+    [((0, 0, 0), True, 2), ((0, 0, 1), True, 1), ((0, 1, 2), True, 0), ((0, 0, 0), False, 0)],
+)
 def test_sms_that_read_a_line_at_one_time_wait_for_memory(
-    moments: tuple[int, int, int], waiting: int
+    moments: tuple[int, int, int], in_step: bool, waiting: int
 ) -> None:
     """Three blocks on SMs of their own read a sector; the first of them reads it from memory."""
-    geometry = CacheGeometry(3, 1, 64 * LINE, 1 << 20, 64)
+    geometry = CacheGeometry(3, 1, 64 * LINE, 1 << 20, 64, in_step=in_step)
     given = LineAccesses(
         block=np.arange(3),
         time=np.array(moments),
