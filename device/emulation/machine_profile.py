@@ -103,12 +103,16 @@ class LaunchCounts:
     def passes(self, index: int) -> float:
         """Clocks that the L1 takes for the accesses of an instruction in this block's own memory.
 
-        For loads from global memory they are those of hits. Other accesses take their wavefronts.
+        Loads from global memory that hit take those that its banks and tags need. They were not
+        measured for loads that miss, of two lines of which an H100 counted up to 1.7 wavefronts:
+        those take a clock for each line. Other accesses take their wavefronts.
         """
         row, tally = self.program.steps[index].row, self.tally
-        if (row.space, row.kind) == ("global", "load") and tally.words[index]:
-            return tally.words[index] / L1_CLOCK_PARTS
-        return tally.wavefronts[index]
+        if (row.space, row.kind) != ("global", "load") or not tally.words[index]:
+            return tally.wavefronts[index]
+        of_hits, at = tally.words[index] / L1_CLOCK_PARTS, self.levels.get(index)
+        missed = 1 - at.l1 if at else 0.0
+        return of_hits + missed * max(tally.wavefronts[index] - of_hits, 0.0)
 
     def idle_requests(self, index: int) -> int:
         """Requests of an access to shared memory of which no lane is active: at least so many.

@@ -102,7 +102,8 @@ class InstructionTraffic:
             the multiprocessor has asked for them at the same time.
         joined_memory: Those among them that come from DRAM.
         l2_joined_memory: Those that the L2 has asked DRAM for at the same time, by the same
-            instruction of any multiprocessor in the first wave of blocks in step, else of the same one.
+            instruction: of any multiprocessor in the first wave of blocks in step, else of the
+            same one.
     """
 
     accesses: IntArray

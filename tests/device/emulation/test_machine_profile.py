@@ -38,6 +38,17 @@ COPY = """extern "C" __global__ void k(const char *x, float *y, int bytes)
 }
 """
 
+TWICE = """extern "C" __global__ void k(const float *x, float *y)
+{
+    const float *from = x + (blockIdx.x * 32 + threadIdx.x) * 33;
+    float first, again;
+    asm volatile("ld.global.f32 %0, [%1];" : "=f"(first) : "l"(from));
+    __syncthreads();
+    asm volatile("ld.global.f32 %0, [%1];" : "=f"(again) : "l"(from + (first == 2.0f)));
+    y[blockIdx.x * 32 + threadIdx.x] = again;
+}
+"""
+
 
 def profile_of(launch: Launch) -> LaunchProfile:
     """What a launch on the emulated H200 tells the time model."""
@@ -102,6 +113,19 @@ def test_a_copy_to_shared_memory_is_one_access(
     assert (access.lines, access.sectors) == (lines, sectors)
     assert access.passes == wavefronts
     assert access.missed == (1 if copied_bytes else 0)
+
+
+def test_a_load_takes_a_clock_for_each_line_that_misses_and_fewer_for_hits() -> None:
+    """Lanes read 32 lines and banks, in each of four banks of tags 8 or a few more."""
+    blocks, size = 132, 132 * 32 * 33
+    x, y = Buffer("x", (size,), "float32", "in"), Buffer("y", (blocks * 32,), "float32", "out")
+    profile = profile_of(launches.launch_of(TWICE, x, y, blocks=blocks, threads=32))
+    instructions = enumerate(profile.code.instructions)
+    first, again = (profile.accesses[at] for at, each in instructions if each.name == "LDG")
+
+    assert (first.missed, again.missed) == (1, 0)
+    assert first.passes == 32
+    assert 8 <= again.passes <= 12
 
 
 def test_warps_wait_for_what_another_one_has_asked_for() -> None:
