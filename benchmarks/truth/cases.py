@@ -38,7 +38,7 @@ LATER_FOLDERS = {
     FIFTH_ASIDE: FOLDER / "held-out-5",
 }
 """The launches of each set that was put aside as a whole."""
-OTHER_DEVICES = {THIRD_ASIDE: "h100", FIFTH_ASIDE: "h100"}
+OTHER_DEVICES = {THIRD_ASIDE: "h100"}
 """The datasheets of the devices that sets were measured on, if it is not `DATASHEET`."""
 CATALOG_KIND = "catalog"
 HELD_OUT_SHARE = 3

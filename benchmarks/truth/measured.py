@@ -18,7 +18,7 @@ WRITTEN_TABLES = (
     "h200-held-out.csv",
     "h100-held-out-3.csv",
     "h200-held-out-4.csv",
-    "h100-held-out-5.csv",
+    "h200-held-out-5.csv",
 )
 """The tables of `python -m benchmarks.truth measure`, in Nsight Compute's names."""
 
