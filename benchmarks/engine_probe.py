@@ -115,7 +115,7 @@ def _rate(source: str, buffers: Sequence[Buffer], counts: Callable[[str], bool])
         if seconds >= LEAST_S:
             break
         turns *= 4
-    steps, warps = execution.program.steps, execution.run(block).warps
+    steps, warps = execution.program.steps, execution.record(block).warps
     counted = (count for count, step in zip(warps, steps, strict=False) if counts(step.row.kind))
     return sum(map(int, counted)) * WARP_SIZE / seconds
 

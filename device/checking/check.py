@@ -42,7 +42,6 @@ from memlab.device.emulator.sampling.block_sample import (
 )
 from memlab.device.emulator.sampling.data_dependence import data_decided_writes
 from memlab.device.measurement import Coverage, DeviceSummary, Progress, ignore_progress
-from memlab.device.properties import WARP_SIZE
 from memlab.device.structure_arrays import padding_bytes
 from memlab.errors import DeviceError, UsageError
 from memlab.kernels.launch import Buffer, Launch
@@ -194,8 +193,8 @@ def _run_checked(
             each = launch.cluster_blocks
             first = min(step, max(1, int(_FIRST_LANE_INSTRUCTIONS / expected / each)) * each)
         # The first blocks, which are executed in any case, tell what a block costs.
-        tally = execution.run(blocks[:first], observers=[checker])
-        done, cost = len(blocks[:first]), sum(tally.warps) * WARP_SIZE
+        counts = execution.run(blocks[:first], observers=[checker])
+        done, cost = len(blocks[:first]), counts.lane_instructions
         if cost / done * launch.blocks > WHOLE_GRID_LANE_INSTRUCTIONS:
             blocks = _sample_blocks(execution, done, cost / done)
         elif done < launch.blocks:
@@ -230,12 +229,12 @@ def _cost_per_block(execution: Execution, checker: Checker) -> int:
         return 0
     try:
         middle = whole_clusters(np.array([center_block(launch.grid)]), launch.cluster)
-        tally = execution.run(middle, cuts=checker.watched_instructions(program))
+        counts = execution.run(middle, cuts=checker.watched_instructions(program))
     except KernelFault:
         return 0
     finally:
         execution.reset()
-    return sum(tally.warps) * WARP_SIZE // len(middle)
+    return counts.lane_instructions // len(middle)
 
 
 def _sample_blocks(execution: Execution, first: int, cost_per_block: float) -> NDArray[np.int64]:

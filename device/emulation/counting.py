@@ -48,7 +48,6 @@ from memlab.device.emulator.sampling.data_dependence import (
 )
 from memlab.device.emulator.sampling.without_data import without_data
 from memlab.device.measurement import Coverage, Progress
-from memlab.device.properties import WARP_SIZE
 
 WHOLE_GRID_LANE_INSTRUCTIONS = 5_500_000_000
 """Grids up to this size are executed whole: 1,300 instructions by each of 4 million threads. One
@@ -206,12 +205,12 @@ def _run_resident_blocks_at_once(
     if most <= usual or not atomics_decide_paths(execution.program):
         return
     try:
-        tally = execution.run(execution.blocks[:usual])
+        counts = execution.run(execution.blocks[:usual])
     except EmulationTimeoutError:
         return
     finally:
         execution.reset()
-    cost = sum(tally.warps) * WARP_SIZE / usual
+    cost = counts.lane_instructions / usual
     growth = max(cost - cost_per_block, 0.0) / usual
     if (cost + growth * most) * execution.launch.blocks <= WHOLE_GRID_LANE_INSTRUCTIONS:
         execution.run_at_once(most)
@@ -232,7 +231,7 @@ def _count_without_data(execution: Execution, report: Progress) -> StratumSample
     try:
         for start in range(0, len(blocks), step):
             positions = slice(start, start + step)
-            counts = execution.count(blocks[positions], deadline=deadline, program=program)
+            counts = execution.run(blocks[positions], deadline=deadline, program=program)
             counted.add([(positions, counts)])
             report("counting", counted.done / len(blocks))
     except EmulationTimeoutError:

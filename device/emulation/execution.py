@@ -338,7 +338,7 @@ class Execution:
         """Execute blocks, chunk by chunk, under observers, and return their counters."""
         tally = Tally.of(self.program)
         for chunk in self.chunks(blocks):
-            tally.add(self.run(chunk, observers=observers))
+            tally.add(self.run(chunk, observers=observers).tally())
         return tally
 
     def record_chunks(
@@ -395,7 +395,7 @@ class Execution:
         numbered = on_all_cores(run, len(chunks), self.deadline)
         return [recorded for _, recorded in sorted(numbered, key=lambda pair: pair[0])]
 
-    def observe(self, blocks: NDArray[np.int64], *observers: Observer) -> Tally:
+    def observe(self, blocks: NDArray[np.int64], *observers: Observer) -> ChunkCounts:
         """Execute blocks as one chunk under observers of what they access, and not compute.
 
         Where that takes long, data that decides nothing is left out; the observers begin again.
@@ -427,20 +427,6 @@ class Execution:
         deadline: Deadline | None = None,
         program: Program | None = None,
         cuts: Collection[int] = (),
-    ) -> Tally:
-        """Execute blocks as one chunk, and return their counters: as `count`."""
-        return self.count(
-            blocks, observers=observers, deadline=deadline, program=program, cuts=cuts
-        ).tally()
-
-    def count(
-        self,
-        blocks: NDArray[np.int64],
-        *,
-        observers: Sequence[Observer] = (),
-        deadline: Deadline | None = None,
-        program: Program | None = None,
-        cuts: Collection[int] = (),
     ) -> ChunkCounts:
         """Execute blocks as one chunk, and return their counts.
 
@@ -465,7 +451,7 @@ class Execution:
     def run_chunks(
         self, chunks: Sequence[NDArray[np.int64]], deadline: Deadline | None = None
     ) -> list[ChunkCounts]:
-        """Execute chunks of blocks, as `count` does one by one, and return the counts of each."""
+        """Execute chunks of blocks, as `run` does one by one, and return the counts of each."""
         limit = deadline or self.deadline
         if self.runs_in_lockstep or sum(map(len, chunks)) <= self._part_blocks:
             return [self._run_in_lockstep(blocks, (), limit, None) for blocks in chunks]

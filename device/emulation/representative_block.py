@@ -59,7 +59,6 @@ from memlab.device.emulator.sampling.block_sample import (
     van_der_corput,
     whole_clusters,
 )
-from memlab.device.properties import WARP_SIZE
 from memlab.kernels.launch import NO_CLUSTER, Dim3
 
 _CHUNK_OVERHEAD_INSTRUCTIONS = 10
@@ -140,7 +139,7 @@ def record_block(
     )
     executed = first_of_clusters(execution, blocks)
     try:
-        tally = execution.observe(executed, trace, log)
+        counts = execution.observe(executed, trace, log)
     except EmulationTimeoutError as error:
         raise execution.out_of_time(error, 0) from None
     execution.reset()
@@ -153,7 +152,7 @@ def record_block(
         ),
         path=path,
         idle_path=path,
-        lane_instructions_per_block=sum(tally.warps) * WARP_SIZE / len(executed)
+        lane_instructions_per_block=counts.lane_instructions / len(executed)
         + _CHUNK_OVERHEAD_INSTRUCTIONS * execution.grid.padded_threads,
         executions=executions,
         idle_executions=executions,

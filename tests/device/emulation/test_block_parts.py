@@ -46,7 +46,7 @@ def executed(body: str) -> Execution:
 def run(execution: Execution) -> tuple[list[object], bytes]:
     """The counts of each chunk, and the output."""
     blocks = WholeGrid(execution.launch.grid)
-    tallies = [asdict(execution.run(chunk)) for chunk in execution.chunks(blocks)]
+    tallies = [asdict(execution.run(chunk).tally()) for chunk in execution.chunks(blocks)]
     return tallies, execution.memory.bytes_of("o").tobytes()
 
 

@@ -44,11 +44,11 @@ def test_counts_are_those_of_the_whole_execution(kernel: str, size: dict[str, in
     program = without_data(whole.program)
     assert program is not None
 
-    counted = whole.run(blocks, program=program)
+    counted = whole.run(blocks, program=program).tally()
     (output,) = whole.launch.outputs
     written = whole.elements_written(output)
     whole.reset()
-    expected = whole.run(blocks)
+    expected = whole.run(blocks).tally()
 
     assert_equal(counted, expected)
     assert np.array_equal(written, whole.elements_written(output))
@@ -92,7 +92,7 @@ def test_large_launch_counts_all_blocks_and_verifies_a_sample(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     launched = execution("wgmma-cluster", SIZES[0])
-    expected = launched.run(launched.blocks[:])
+    expected = launched.run(launched.blocks[:]).tally()
     launched.reset()
     monkeypatch.setattr(counting, "WHOLE_GRID_LANE_INSTRUCTIONS", 0)
     monkeypatch.setattr(counting, "SAMPLE_LANE_INSTRUCTIONS", 1)

@@ -80,9 +80,9 @@ def _execution(source: str) -> Execution:
 
 def test_cutting_the_code_changes_no_counts() -> None:
     execution, block = _execution(LOOP), np.zeros((1, 3), np.int64)
-    whole = execution.run(block)
+    whole = execution.run(block).tally()
     execution.reset()
-    cut = execution.run(block, cuts=range(0, len(execution.program.steps), 3))
+    cut = execution.run(block, cuts=range(0, len(execution.program.steps), 3)).tally()
     assert cut.warps == whole.warps
     assert cut.lanes == whole.lanes
 

@@ -200,7 +200,7 @@ def test_a_trace_changes_nothing_that_is_counted() -> None:
     for lanes in (None, np.zeros(0, np.int64), np.arange(16)):
         execution = Execution(launch, program, 0, [])
         observers = [] if lanes is None else [PhaseRecorder(execution.memory, lanes, program, 32)]
-        tallies.append(execution.run(block, observers=observers))
+        tallies.append(execution.run(block, observers=observers).tally())
     assert tallies[0] == tallies[1] == tallies[2]
 
 
