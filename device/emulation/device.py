@@ -319,8 +319,12 @@ def _model(
     copies = async_copies.observe_copies(execution, block.stream.origin)
     additions = _additions(graph, execution, block)
     attempts = attempts_alone(additions)
-    _count_machine_accesses(graph, program, tally)
-    grid = _grid_counts(graph, program, tally, attempts, copies)
+    executed = _executed_code(graph, program, tally, {})
+    if isinstance(executed, ExecutedCode):
+        count_machine_accesses(executed, program, tally)
+    if attempts:
+        executed = _executed_code(graph, program, tally, attempts)
+    grid = _grid_counts(executed, program, tally, copies)
     active = address_streams.ActiveRegion(block.region, block.stream.equivalent_blocks(sectors))
     allocation = block_allocation(properties, block_requirements(launch, compiled.resources))
     cached = cache_counters.model_caches(
@@ -363,7 +367,8 @@ def _model(
         if profile is not None and additions.lines:  # whose rounds the simulation tells
             slots = resident.blocks_per_sm
             attempts |= launch_time.estimate(profile, launch.blocks, slots, properties).attempts
-            again = _grid_counts(graph, program, tally, attempts, copies)
+            executed = _executed_code(graph, program, tally, attempts)
+            again = _grid_counts(executed, program, tally, copies)
             counters, grid = _with_changes(again.counters, grid.counters, counters), again
             profile = describe(replace(counts, counters=counters, attempts=attempts))
     counters = _with_launch_reads(counters, launch, compiled, properties)
@@ -413,14 +418,12 @@ class _GridCounts:
 
 
 def _grid_counts(
-    graph: FlowGraph | DisassemblyError,
+    executed: ExecutedCode | DisassemblyError,
     program: Program,
     tally: Tally,
-    attempts: Mapping[int, Attempts],
     copies: async_copies.CopyCosts,
 ) -> _GridCounts:
     """Add up what the machine code does."""
-    executed = _executed_code(graph, program, tally, attempts)
     written = with_swaps(executed, program, copies.with_wavefronts(tally))
     instructions = instruction_counters(executed, program, tally)
     listing: tuple[ListedInstruction, ...] = ()
@@ -508,15 +511,6 @@ def _with_changes(counters: Counters, before: Counters, after: Counters) -> Coun
         if getattr(after, item.name) != getattr(before, item.name)
     }
     return replace(counters, **changed)
-
-
-def _count_machine_accesses(
-    graph: FlowGraph | DisassemblyError, program: Program, tally: Tally
-) -> None:
-    """Give the tally the accesses to shared memory that the machine code makes."""
-    executed = _executed_code(graph, program, tally, {})
-    if isinstance(executed, ExecutedCode):
-        count_machine_accesses(executed, program, tally)
 
 
 def emulate_if_supported(
