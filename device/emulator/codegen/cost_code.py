@@ -27,6 +27,7 @@ from memlab.device.emulator.codegen.records import (
     Lanes,
     NarrowLanes,
     Number,
+    Pointer,
     Word,
     builder,
     raw_value,
@@ -156,25 +157,13 @@ def _wavefronts(address: NarrowLanes, mask: Word, width: int) -> int:
 
     Of 32 lanes up to 4 bytes per lane, of 16 at 8 bytes, of 8 at 16 bytes, one run after the other.
     """
-    firsts, counts = room(NarrowLanes), room(NarrowLanes)
-    width_words = max(width >> 2, 1)
-    run = min(_RETURNED_BYTES // min(max(width, _BANK_BYTES), _WIDEST_BYTES), WARP_SIZE)
+    firsts, counts, loads = room(NarrowLanes), room(NarrowLanes), room(Byte, _BANKS)
+    run = min(_RETURNED_BYTES // min(width, _WIDEST_BYTES), WARP_SIZE)
     words = address >> 2 & splat(_NO_WORD - 1, S32)
-    accessed = where(lanes_of(mask), words, splat(_NO_WORD, S32))
-    if run == WARP_SIZE:
-        firsts[0], counts[0] = _distinct_words(accessed, WARP_SIZE, width_words)
-    elif run == WARP_SIZE // 2:
-        firsts[0], counts[0] = _distinct_words(accessed, WARP_SIZE // 2, width_words)
-    else:
-        firsts[0], counts[0] = _distinct_words(accessed, WARP_SIZE // 4, width_words)
-    counts[0] = where(firsts[0] == splat(_NO_WORD, S32), 0, counts[0])
-    first, count, loads = firsts.to(Int32), counts.to(Int32), room(Byte, _BANKS)
+    _find_words(words, mask, run, max(width >> 2, 1), firsts, counts)
     wavefronts, start = 0, 0
     while start < WARP_SIZE:
-        loads.to(_BankLoads)[0] = splat(0, U8, _BANKS)
-        for lane in range(start, start + run):
-            for word in range(first[lane], first[lane] + count[lane]):
-                loads[word & (_BANKS - 1)] += 1
+        _load_banks(loads, firsts.to(Int32), counts.to(Int32), start, run)
         wavefronts += reduce(loads.to(_BankLoads)[0], "umax")
         start += run
     return wavefronts
@@ -190,23 +179,13 @@ def shared_cost(words: NarrowLanes, mask: Word, width: int, lanes_in_turn: Int32
     all active lanes need: so an H200 counted `bitonic-block`, to the unit, where about half of the
     lanes store 8 bytes (docs/results/README.md, "Shared memory").
     """
-    firsts, counts = room(NarrowLanes), room(NarrowLanes)
+    firsts, counts, loads = room(NarrowLanes), room(NarrowLanes), room(Byte, _BANKS)
     run, width_words = _lanes_at_once(words, mask, width), max(width >> 2, 1)
-    accessed = where(lanes_of(mask), words, splat(_NO_WORD, S32))
-    if run == WARP_SIZE:
-        firsts[0], counts[0] = _distinct_words(accessed, WARP_SIZE, width_words)
-    elif run == WARP_SIZE // 2:
-        firsts[0], counts[0] = _distinct_words(accessed, WARP_SIZE // 2, width_words)
-    else:
-        firsts[0], counts[0] = _distinct_words(accessed, WARP_SIZE // 4, width_words)
-    counts[0] = where(firsts[0] == splat(_NO_WORD, S32), 0, counts[0])
-    first, count, loads = firsts.to(Int32), counts.to(Int32), room(Byte, _BANKS)
+    _find_words(words, mask, run, width_words, firsts, counts)
+    first = firsts.to(Int32)
     wavefronts, ideal, start = 0, 0, 0
     while start < WARP_SIZE:
-        loads.to(_BankLoads)[0] = splat(0, U8, _BANKS)
-        for lane in range(start, start + run):
-            for word in range(first[lane], first[lane] + count[lane]):
-                loads[word & (_BANKS - 1)] += 1
+        _load_banks(loads, first, counts.to(Int32), start, run)
         load = loads.to(_BankLoads)[0]
         ideal += (reduce(load.to(U16), "add") + _BANKS - 1) // _BANKS
         if lanes_in_turn:
@@ -224,6 +203,40 @@ def shared_cost(words: NarrowLanes, mask: Word, width: int, lanes_in_turn: Int32
     return cost_of(
         requests=1, wavefronts=wavefronts, excessive=wavefronts - ideal, words=words_used
     )
+
+
+@compiled
+def _find_words(
+    words: NarrowLanes,
+    mask: Word,
+    run: int,
+    width_words: int,
+    firsts: Pointer[NarrowLanes],
+    counts: Pointer[NarrowLanes],
+) -> None:
+    """Find the words that each run of active lanes accesses, as `_distinct_words` does.
+
+    An inactive lane has none, and `_NO_WORD` as its first.
+    """
+    accessed = where(lanes_of(mask), words, splat(_NO_WORD, S32))
+    if run == WARP_SIZE:
+        firsts[0], counts[0] = _distinct_words(accessed, WARP_SIZE, width_words)
+    elif run == WARP_SIZE // 2:
+        firsts[0], counts[0] = _distinct_words(accessed, WARP_SIZE // 2, width_words)
+    else:
+        firsts[0], counts[0] = _distinct_words(accessed, WARP_SIZE // 4, width_words)
+    counts[0] = where(firsts[0] == splat(_NO_WORD, S32), 0, counts[0])
+
+
+@compiled
+def _load_banks(
+    loads: Pointer[Byte], first: Pointer[Int32], count: Pointer[Int32], start: int, run: int
+) -> None:
+    """Count the words of each bank that a run of lanes accesses."""
+    loads.to(_BankLoads)[0] = splat(0, U8, _BANKS)
+    for lane in range(start, start + run):
+        for word in range(first[lane], first[lane] + count[lane]):
+            loads[word & (_BANKS - 1)] += 1
 
 
 @compiled
