@@ -161,12 +161,11 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
             step["passes"], step["lines"] = 0.0, max(access.sectors / _LINE_SECTORS, 1e-3)
         if issue.kind == Kind.ATOMIC:
             step["serial"] = active_sms * _atomic_clocks(instruction, access, properties)
-            step["least_written"] = access.sectors / step["lines"]
-            step["least_written"] *= _atomic_sectors(instruction, access, properties)
-        step["written"], step["copies"] = (
-            profile.dram_written_sector_bytes,
-            instruction.name == "LDGSTS",
-        )
+            step["least_written"] = (
+                access.sectors / step["lines"] * _atomic_sectors(instruction, access, properties)
+            )
+        step["written"] = profile.dram_written_sector_bytes
+        step["copies"] = instruction.name == "LDGSTS"
     return steps
 
 
