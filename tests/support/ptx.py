@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memlab.device.checking.findings import TOOLS
 from memlab.device.emulator.checks.checker import Checker
@@ -99,6 +100,28 @@ def run(
         started.execute()
         tally.add(started.take_tally())
     return Launched(arrays_left(program, memory, arrays), program, tally, memory)
+
+
+WORD_THREADS = 88
+READ_WORD = f""".reg .pred %p<9>; .reg .b32 %r<32>; .reg .b64 %a<9>;
+mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, {WORD_THREADS}, %r1;
+ld.param.u64 %a1, [in]; mul.wide.u32 %a2, %r3, 4; add.u64 %a1, %a1, %a2;
+ld.global.u32 %r4, [%a1];
+"""
+"""Loads the word of a thread of a block of `WORD_THREADS` to %r4."""
+LOOP_BY_WORD = (
+    READ_WORD
+    + """mov.u32 %r5, 0;
+HEAD: add.s32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, %r4; @%p1 bra HEAD;
+ret;"""
+)
+"""A loop with as many trips as the thread's word says."""
+
+
+def run_with_words(body: str, words: NDArray[np.uint32], chunk: int | None = None) -> Launched:
+    """Run a body that begins with `READ_WORD`; words of shape (blocks, WORD_THREADS)."""
+    grid, block = (len(words), 1, 1), (WORD_THREADS, 1, 1)
+    return run(kernel(body, ".u64 in"), {"in": words}, grid=grid, block=block, chunk=chunk)
 
 
 def blocks_of(grid: tuple[int, int, int]) -> list[tuple[int, int, int]]:

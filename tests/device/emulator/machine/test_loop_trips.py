@@ -5,25 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from ptx import Launched, kernel, run
+from ptx import LOOP_BY_WORD, READ_WORD, WORD_THREADS, Launched, run_with_words
 
 from memlab.device.emulator.codegen.layout import UNROLLINGS
 
 BLOCKS = 3
-START = """.reg .pred %p<9>; .reg .b32 %r<32>; .reg .b64 %a<9>;
-mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 88, %r1;
-ld.param.u64 %a1, [in]; mul.wide.u32 %a2, %r3, 4; add.u64 %a1, %a1, %a2;
-ld.global.u32 %r4, [%a1];
-"""
-"""The first trips of a thread lie in %r4."""
-LOOP = (
-    START
-    + """mov.u32 %r5, 0;
-HEAD: add.s32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, %r4; @%p1 bra HEAD;
-ret;"""
-)
 NESTED = (
-    START
+    READ_WORD
     + """mov.u32 %r7, 0;
 OUTER: mov.u32 %r5, 0; add.s32 %r8, %r4, %r7;
 INNER: add.s32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, %r8; @%p1 bra INNER;
@@ -31,13 +19,13 @@ add.s32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 3; @%p2 bra OUTER;
 ret;"""
 )
 SKIPPED = (
-    START
+    READ_WORD
     + """mov.u32 %r5, 0; setp.eq.u32 %p2, %r4, 0; @%p2 bra DONE;
 HEAD: add.s32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, %r4; @%p1 bra HEAD;
 DONE: ret;"""
 )
 BROKEN = (
-    START
+    READ_WORD
     + """mov.u32 %r5, 0;
 HEAD: add.s32 %r5, %r5, 1; setp.ge.u32 %p1, %r5, %r4; @%p1 bra DONE;
 setp.lt.u32 %p2, %r5, 4; @%p2 bra HEAD;
@@ -46,19 +34,13 @@ DONE: ret;"""
 
 
 def trips_of(most: int, least: int = 1, seed: int = 0) -> NDArray[np.uint32]:
-    drawn = np.random.default_rng(seed).integers(least, most + 1, (BLOCKS, 88))
+    drawn = np.random.default_rng(seed).integers(least, most + 1, (BLOCKS, WORD_THREADS))
     return drawn.astype("u4")
-
-
-def launched(body: str, trips: NDArray[np.uint32], chunk: int | None = None) -> Launched:
-    grid, block = (BLOCKS, 1, 1), (88, 1, 1)
-    text = kernel(body, ".u64 in")
-    return run(text, {"in": trips}, grid=grid, block=block, chunk=chunk)
 
 
 def by_warp(trips: NDArray[np.uint32]) -> list[NDArray[np.uint32]]:
     """The trips of each warp's lanes."""
-    return [block[start : start + 32] for block in trips for start in range(0, 88, 32)]
+    return [block[start : start + 32] for block in trips for start in range(0, WORD_THREADS, 32)]
 
 
 def expected_rounds(trips: NDArray[np.uint32]) -> list[list[list[int]]]:
@@ -105,7 +87,7 @@ def rests(ran: Launched, loop: int = 0) -> list[list[int]]:
 def test_unequal_trips(most: int, chunk: int | None) -> None:
     trips = trips_of(most)
 
-    ran = launched(LOOP, trips, chunk)
+    ran = run_with_words(LOOP_BY_WORD, trips, chunk)
 
     assert rounds(ran) == expected_rounds(trips)
     assert rests(ran) == expected_rests(trips)
@@ -113,9 +95,9 @@ def test_unequal_trips(most: int, chunk: int | None) -> None:
 
 @pytest.mark.parametrize("trips", [1, 8, 21, 32, 33, 100])
 def test_equal_trips(trips: int) -> None:
-    same = np.full((BLOCKS, 88), trips, "u4")
+    same = np.full((BLOCKS, WORD_THREADS), trips, "u4")
 
-    ran = launched(LOOP, same)
+    ran = run_with_words(LOOP_BY_WORD, same)
 
     assert rounds(ran) == expected_rounds(same)
     assert rests(ran) == expected_rests(same)
@@ -125,7 +107,7 @@ def test_threads_that_leave_a_loop_out() -> None:
     trips = trips_of(40, least=0)
     trips[:, 32:64] = 0  # and a whole warp of each block
 
-    ran = launched(SKIPPED, trips)
+    ran = run_with_words(SKIPPED, trips)
 
     assert rounds(ran) == expected_rounds(trips)
     assert rests(ran) == expected_rests(trips)
@@ -134,7 +116,7 @@ def test_threads_that_leave_a_loop_out() -> None:
 def test_a_loop_that_is_entered_again() -> None:
     trips = trips_of(35)
 
-    ran = launched(NESTED, trips)
+    ran = run_with_words(NESTED, trips)
 
     each = [trips + more for more in range(3)]
     assert np.array_equal(rounds(ran, 1), sum(np.array(expected_rounds(t)) for t in each))
@@ -149,7 +131,7 @@ def test_a_loop_left_from_its_middle() -> None:
     trips = trips_of(9)
     made = np.minimum(trips, 4)
 
-    ran = launched(BROKEN, trips)
+    ran = run_with_words(BROKEN, trips)
 
     assert rounds(ran) == expected_rounds(made)
     assert rests(ran)[0][0] == sum(bool((lanes > 4).any()) for lanes in by_warp(trips))

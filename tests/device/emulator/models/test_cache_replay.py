@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from memlab.device.emulator.isa.table import TABLE
 from memlab.device.emulator.models.cache_replay import (
     PARTS,
     LineAccesses,
+    ReplayedTraffic,
     replay_accesses,
     schedule_blocks,
 )
@@ -61,6 +63,13 @@ class Lru:
             _, dropped = self.held.popitem(last=False)
             self.written_back += sum(dropped.values())
         return sectors
+
+
+def replay(
+    given: LineAccesses, geometry: CacheGeometry, steps: Sequence[Any] = STEPS
+) -> ReplayedTraffic:
+    """Let the caches serve accesses, whose blocks are all those of the grid."""
+    return replay_accesses(given, schedule_blocks(given.ends, geometry), steps, geometry)
 
 
 def expected(
@@ -125,7 +134,7 @@ def test_every_access_finds_what_a_plain_cache_holds(
         local_lines=0,
     )
 
-    replayed = replay_accesses(given, schedule_blocks(given.ends, geometry), STEPS, geometry)
+    replayed = replay(given, geometry)
 
     rows = zip(block.tolist(), index.tolist(), line.tolist(), mask.tolist(), strict=True)
     total, written_back = expected(list(rows), geometry)
@@ -188,7 +197,7 @@ def hits_of_hinted(hint: str, beside: int, again: bool) -> float:
         local_lines=0,
     )
     geometry = CacheGeometry(1, 1, 224 * 1024, 2**20 * LINE, 32)
-    replayed = replay_accesses(given, schedule_blocks(given.ends, geometry), steps, geometry)
+    replayed = replay(given, geometry, steps)
     hits = replayed.first_wave.l1_hits[2] / replayed.first_wave.accesses[2]
     return float(hits)
 
@@ -256,13 +265,13 @@ def test_blocks_have_local_memory_of_their_own() -> None:
     given, _ = local(8)
 
     caches = CacheGeometry(*geometry, 32)
-    replayed = replay_accesses(given, schedule_blocks(given.ends, caches), steps, caches)
+    replayed = replay(given, caches, steps)
 
     groups = (replayed.first_wave, replayed.settling, replayed.later)
     hits = np.sum([group.l1_hits for group in groups], axis=0)
     assert hits.tolist() == [8 * 2 * 4, 0]
     small = CacheGeometry(1, 2, 2 * LINE, 64 * LINE, 32)  # half of what two blocks need
-    replayed = replay_accesses(given, schedule_blocks(given.ends, small), steps, small)
+    replayed = replay(given, small, steps)
     assert replayed.first_wave.l1_hits.sum() == 0
     assert replayed.first_wave.l2_reads.sum() == 2 * 2 * 4
     assert replayed.first_wave.l2_misses.sum() == 0
@@ -291,7 +300,7 @@ def test_a_write_drops_the_copy_of_the_other_partition(writer: str) -> None:
             factor=1,
             local_lines=0,
         )
-        done = replay_accesses(given, schedule_blocks(given.ends, halves), steps, halves)
+        done = replay(given, halves, steps)
         return int(done.first_wave.l2_misses[0]), int(done.first_wave.memory_reads[0])
 
     near, from_dram = misses((0, 2), (0, 2))
@@ -315,9 +324,7 @@ def test_parts_of_a_launch_have_their_own_misses() -> None:
     )
     geometry = CacheGeometry(1, 1, 64 * LINE, 64 * LINE, 32)
 
-    by_part = replay_accesses(
-        given, schedule_blocks(given.ends, geometry), [step("load")], geometry
-    ).by_part
+    by_part = replay(given, geometry, [step("load")]).by_part
 
     first = PARTS // rounds
     accesses, l1_hits, reads, l2_misses = by_part[:, :, 0].T
@@ -341,7 +348,7 @@ def test_reads_of_one_sector_at_one_time_are_merged() -> None:
         local_lines=0,
     )
 
-    replayed = replay_accesses(given, schedule_blocks(given.ends, merging), STEPS, merging)
+    replayed = replay(given, merging)
 
     traffic = replayed.first_wave
     assert traffic.lrc_reads[0] == 4 * 4 + 2 + 1
@@ -362,7 +369,7 @@ def test_reads_of_later_waves_are_not_merged() -> None:
         local_lines=0,
     )
 
-    replayed = replay_accesses(given, schedule_blocks(given.ends, merging), STEPS, merging)
+    replayed = replay(given, merging)
 
     assert replayed.first_wave.l2_reads[0] == pytest.approx(4 * 4 / 2.0)
     assert replayed.settling.l2_reads[0] == replayed.later.l2_reads[0] == 4 * 4 / 2
@@ -386,7 +393,7 @@ def test_reads_of_blocks_in_step_are_merged_by_groups() -> None:
         local_lines=0,
     )
 
-    replayed = replay_accesses(given, schedule_blocks(given.ends, geometry), STEPS, geometry)
+    replayed = replay(given, geometry)
 
     for traffic, asking in ((replayed.first_wave, 4), (replayed.settling, 2), (replayed.later, 2)):
         assert traffic.lrc_reads[1] == asking * 4 * lines
@@ -413,9 +420,7 @@ def test_blocks_without_barriers_read_load_by_load(between_barriers: bool, left:
         local_lines=0,
     )
 
-    first = replay_accesses(
-        given, schedule_blocks(given.ends, geometry), STEPS, geometry
-    ).first_wave
+    first = replay(given, geometry).first_wave
 
     assert first.l2_reads[1] == pytest.approx(left)
 
@@ -439,9 +444,7 @@ def test_sms_that_read_a_line_at_one_time_wait_for_memory(
         local_lines=0,
     )
 
-    first = replay_accesses(
-        given, schedule_blocks(given.ends, geometry), STEPS, geometry
-    ).first_wave
+    first = replay(given, geometry).first_wave
 
     assert first.memory_reads[0] == 1
     assert first.l2_joined_memory[0] == waiting
@@ -464,9 +467,7 @@ def test_what_the_l1_holds_is_not_read_in_step() -> None:
         local_lines=0,
     )
 
-    first = replay_accesses(
-        given, schedule_blocks(given.ends, geometry), STEPS, geometry
-    ).first_wave
+    first = replay(given, geometry).first_wave
 
     assert first.lrc_reads[0] == 6
     assert first.l2_reads[0] == pytest.approx(3)
@@ -490,7 +491,7 @@ def test_both_partitions_of_the_l2_hold_what_both_read() -> None:
             local_lines=0,
         )
 
-        replayed = replay_accesses(given, schedule_blocks(given.ends, halves), STEPS, halves)
+        replayed = replay(given, halves)
 
         assert replayed.first_wave.fetches[0] == pytest.approx(fetched, rel=0.05)
 
@@ -516,7 +517,7 @@ def read_thrice(kib: int, writes: bool) -> float:
         factor=1,
         local_lines=0,
     )
-    traffic = replay_accesses(given, schedule_blocks(given.ends, halves), STEPS, halves).first_wave
+    traffic = replay(given, halves).first_wave
     return 1 - float(traffic.l2_misses[1] / traffic.lrc_reads[1])
 
 
@@ -563,7 +564,7 @@ def beside_stream(row: dict[str, str]) -> tuple[float, float]:
         factor=1,
         local_lines=0,
     )
-    traffic = replay_accesses(given, schedule_blocks(given.ends, geometry), STEPS, geometry)
+    traffic = replay(given, geometry)
     reads = traffic.first_wave
     hits = 1 - float(reads.l2_misses[1] / reads.lrc_reads[1])
     return hits, float(reads.fetches.sum()) * 64 * part
@@ -604,7 +605,7 @@ def rows_again(row: dict[str, str]) -> float:
         factor=1,
         local_lines=0,
     )
-    traffic = replay_accesses(given, schedule_blocks(given.ends, geometry), STEPS, geometry)
+    traffic = replay(given, geometry)
     hits, read = (getattr(traffic.first_wave, name)[0] for name in ("l1_hits", "accesses"))
     return float(hits / read)
 
