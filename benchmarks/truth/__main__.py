@@ -1,10 +1,10 @@
 """The command `python -m benchmarks.truth`: prepare and make measurements, compare with them.
 
-    python -m benchmarks.truth compare [--held-out [2|3|4|5] | --all] [--jobs N] [--cache FOLDER]
+    python -m benchmarks.truth compare [--held-out [2|3|4|5|6] | --all] [--jobs N] [--cache FOLDER]
                                        [--only TEXT ...] [--operations] [--stalls] [--errors FILE]
                                        [--device NAME | FILE.toml] [--measured TABLE.csv]
     python -m benchmarks.truth data FOLDER
-    python -m benchmarks.truth prepare FOLDER [--only TEXT ...] [--held-out [2|3|4|5]]
+    python -m benchmarks.truth prepare FOLDER [--only TEXT ...] [--held-out [2|3|4|5|6]]
     python -m benchmarks.truth measure FOLDER TABLE.csv [--seconds N]
 
 `prepare` compiles launches to a folder; `measure` runs them on the GPU of the machine that it runs
@@ -48,7 +48,7 @@ def main() -> None:
         "type": int,
         "const": cases.FIRST_ASIDE,
         "choices": tuple(cases.SETS),
-        "help": "the launches put aside alone: at first, or later: second (2) to fifth (5)",
+        "help": "the launches put aside alone: at first, or later: second (2) to sixth (6)",
     }
     comparing = commands.add_parser("compare", help="compare the emulated with the measured")
     comparing.add_argument("--held-out", **aside)

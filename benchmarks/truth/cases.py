@@ -21,14 +21,15 @@ from memlab.kernels.user.kernel import UserKernel, apply_launch_options
 from memlab.launching import prepare_launch
 
 FOLDER = Path(__file__).parents[2] / "tests" / "data" / "truth"
-USED, FIRST_ASIDE, SECOND_ASIDE, THIRD_ASIDE, FOURTH_ASIDE, FIFTH_ASIDE = range(6)
+USED, FIRST_ASIDE, SECOND_ASIDE, THIRD_ASIDE, FOURTH_ASIDE, FIFTH_ASIDE, SIXTH_ASIDE = range(7)
 """The sets of launches."""
 SETS = {
     FIRST_ASIDE: "put aside",
     SECOND_ASIDE: "put aside later",
     THIRD_ASIDE: "put aside third",
     FOURTH_ASIDE: "put aside fourth",
-    FIFTH_ASIDE: "put aside last",
+    FIFTH_ASIDE: "put aside fifth",
+    SIXTH_ASIDE: "put aside last",
 }
 """The sets that were put aside, in words."""
 LATER_FOLDERS = {
@@ -36,6 +37,7 @@ LATER_FOLDERS = {
     THIRD_ASIDE: FOLDER / "held-out-3",
     FOURTH_ASIDE: FOLDER / "held-out-4",
     FIFTH_ASIDE: FOLDER / "held-out-5",
+    SIXTH_ASIDE: FOLDER / "held-out-6",
 }
 """The launches of each set that was put aside as a whole."""
 OTHER_DEVICES = {THIRD_ASIDE: "h100"}

@@ -152,10 +152,85 @@ def _definite(generator: np.random.Generator) -> NDArray[Any]:
     return np.asarray(half @ half.transpose(0, 2, 1) + 4 * np.eye(16), np.float32)
 
 
+def _upward_graph(generator: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
+    """A graph of 65,536 vertices, few of which have many edges; these lead to higher vertices."""
+    vertices = 65_536
+    ends = (vertices * generator.random((1_200_000, 2)) ** 1.5).astype(np.int64)
+    low, high = ends.min(axis=1), ends.max(axis=1)
+    edges = np.unique(low[low < high] * vertices + high[low < high])
+    return np.bincount(edges // vertices, minlength=vertices), edges % vertices
+
+
+def _edge_sources(generator: np.random.Generator) -> NDArray[Any]:
+    """The vertices from which the edges of the upward graph lead."""
+    lengths = _upward_graph(_generator("upward"))[0]
+    return np.repeat(np.arange(len(lengths)), lengths).astype(np.int32)
+
+
+def _frontier(generator: np.random.Generator) -> NDArray[Any]:
+    """The vertices that the search of `levels` reached last."""
+    return np.flatnonzero(_levels(_generator("levels")) == 3).astype(np.int32)
+
+
+def _weight_blocks(generator: np.random.Generator) -> NDArray[Any]:
+    """4096 rows of 128 blocks: a scale in float16 and 32 weights of four bits."""
+    scale = generator.uniform(0.001, 0.01, (4096, 128, 1)).astype(np.float16)
+    weight = generator.integers(0, 256, (4096, 128, 16), np.uint8)
+    return np.concatenate([scale.view(np.uint8), weight], axis=-1)
+
+
+def _splat_ranges(generator: np.random.Generator) -> NDArray[Any]:
+    """The first and the last place in a list of each of 4000 tiles: some 500 splats a tile."""
+    ends = np.cumsum(generator.integers(100, 900, 4000, np.int32), dtype=np.int32)
+    return np.stack([np.concatenate([[0], ends[:-1]]), ends], axis=1).astype(np.int32)
+
+
+def _join_keys(generator: np.random.Generator) -> NDArray[Any]:
+    """A million different keys."""
+    drawn = np.unique(generator.integers(0, (1 << 32) - 1, 1_100_000, np.uint32))
+    return np.asarray(generator.permutation(drawn)[: 1 << 20])
+
+
+def _join_table(generator: np.random.Generator) -> NDArray[Any]:
+    """The keys and their numbers in a table of open addresses, which is half full."""
+    keys, size = _join_keys(_generator("join-keys")), 1 << 21
+    table = np.full((size, 2), 0xFFFFFFFF, np.uint32)
+    pending = np.arange(len(keys))
+    slot = (keys * np.uint32(2654435769) >> np.uint32(11)).astype(np.int64) % size
+    while len(pending):
+        free = np.flatnonzero(table[slot[pending], 0] == 0xFFFFFFFF)
+        places, first = np.unique(slot[pending[free]], return_index=True)
+        placed = pending[free[first]]
+        table[places, 0], table[places, 1] = keys[placed], placed
+        pending = np.setdiff1d(pending, placed, assume_unique=True)
+        slot[pending] = (slot[pending] + 1) % size
+    return table
+
+
+def _join_probes(generator: np.random.Generator) -> NDArray[Any]:
+    """Four million keys to look up, of which three in four are in the table."""
+    keys, count = _join_keys(_generator("join-keys")), 1 << 22
+    known = keys[generator.integers(0, len(keys), count)]
+    other = generator.integers(0, (1 << 32) - 1, count, np.uint32)
+    return np.where(generator.random(count) < 0.75, known, other)
+
+
+def _spins(generator: np.random.Generator) -> NDArray[Any]:
+    """Spins of one colour of a board of 4096 by 4096, up (1) or down (-1)."""
+    return np.asarray(2 * generator.integers(0, 2, (4096, 2048), np.int8) - 1)
+
+
+def _string_offsets(generator: np.random.Generator) -> NDArray[Any]:
+    """The first words of 2^20 strings of 1 to 15 words, and the end."""
+    lengths = generator.integers(1, 16, 1 << 20)
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+
+
 SPARSE: Mapping[str, Callable[[np.random.Generator], tuple[NDArray[Any], NDArray[Any]]]] = {
     "random": _random_matrix,
     "mesh": _mesh_matrix,
     "skewed": _skewed_matrix,
+    "upward": _upward_graph,
 }
 """Sparse matrices by name: functions that draw the lengths of the rows, and the columns."""
 
@@ -177,6 +252,16 @@ MAKERS: Mapping[str, Callable[[np.random.Generator], NDArray[Any]]] = {
     "cycle-16m": lambda generator: _cycle(generator, 1 << 24),
     "cycle-1m": lambda generator: _cycle(generator, 1 << 20),
     "levels": _levels,
+    "frontier": _frontier,
+    "edge-sources": _edge_sources,
+    "weight-blocks": _weight_blocks,
+    "slots": lambda generator: generator.permutation(1 << 14)[:4096],
+    "splat-ranges": _splat_ranges,
+    "join-table": _join_table,
+    "join-probes": _join_probes,
+    "string-offsets": _string_offsets,
+    "spins-own": _spins,
+    "spins-other": _spins,
     "vertices": _vertices,
     "box-counts": lambda generator: np.array([len(row) for row in _boxes()], np.int32),
     "box-neighbours": _box_neighbours,

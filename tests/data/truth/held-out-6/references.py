@@ -1,0 +1,478 @@
+"""What the kernels beside this file must compute, by NumPy, in float64."""
+
+from itertools import pairwise
+
+import numpy as np
+
+NF4 = np.array(
+    [
+        *(-1.0, -0.69619280, -0.52507305, -0.39491749, -0.28444138, -0.18477343),
+        *(-0.09105004, 0.0, 0.07958030, 0.16093020, 0.24611230, 0.33791524),
+        *(0.44070983, 0.56261700, 0.72295684, 1.0),
+    ]
+)
+
+
+def _wide(array):
+    return np.asarray(array, np.float64)
+
+
+def gemv_int8(weight, x, w_scale, x_scale, y, rows, cols16):
+    return (_wide(weight) @ _wide(x)) * _wide(w_scale) * x_scale
+
+
+def gemv_q4_blocks(weight, x, y, rows, blocks):
+    packed = weight.reshape(rows, blocks, 18)
+    scale = _wide(np.ascontiguousarray(packed[..., :2]).view(np.float16))
+    q = packed[..., 2:].astype(np.int64)
+    values = np.concatenate([(q & 15) - 8, (q >> 4) - 8], axis=-1)
+    return (scale * values).reshape(rows, -1) @ _wide(x)
+
+
+def dequantize_nf4(packed, absmax, out, words):
+    four = np.stack([packed >> 4 * k & 15 for k in range(8)], axis=1)
+    return (NF4[four].reshape(-1, 64) * _wide(absmax)[:, None]).reshape(out.shape)
+
+
+def reshape_and_cache(key, value, keys, values, slots, heads, size):
+    keys, values = keys.copy(), values.copy()
+    block, offset = slots // 16, slots % 16
+    keys[block, :, :, offset] = key.reshape(-1, heads, size // 8, 8)
+    values[block, :, :, offset] = value.reshape(-1, heads, size)
+    return {"key_cache": keys, "value_cache": values}
+
+
+def reorder_beams(x, out, parent, beams, words):
+    return x[parent]
+
+
+def align_experts(ids, ordered, tile_expert, total, n, tile):
+    count = np.bincount(ids, minlength=64)
+    padded = -(-count // tile) * tile
+    first = np.cumsum(padded) - padded
+    ordered, experts = ordered.copy(), tile_expert.copy()
+    for expert in range(64):
+        ordered[first[expert] : first[expert] + count[expert]] = np.flatnonzero(ids == expert)
+    owners = np.repeat(np.arange(64), padded // tile)
+    experts[: len(owners)] = owners
+    return {"sorted_ids": ordered, "tile_expert": experts, "total": [padded.sum()]}
+
+
+def apply_penalties(logits, counts, in_prompt, repetition, frequency, presence, temperature, vocab):
+    x, r = _wide(logits), _wide(repetition)[:, None]
+    seen = (counts > 0) | in_prompt.astype(bool)
+    x = np.where(seen, np.where(x > 0, x / r, x * r), x)
+    x = x - _wide(frequency)[:, None] * counts - _wide(presence)[:, None] * (counts > 0)
+    return x / _wide(temperature)[:, None]
+
+
+def sample_inverse(probs, uniform, sampled, vocab):
+    above = np.cumsum(_wide(probs), axis=1) > _wide(uniform)[:, None]
+    return np.where(above.any(axis=1), above.argmax(axis=1), vocab - 1)
+
+
+def radix_select(x, kth, width, k):
+    return np.sort(x, axis=1)[:, -k]
+
+
+def combine_splits(partial, lse, out, splits, size):
+    weight = np.exp(_wide(lse) - _wide(lse).max(axis=1, keepdims=True))
+    weight /= weight.sum(axis=1, keepdims=True)
+    return (weight[..., None] * _wide(partial)).sum(axis=1)
+
+
+def norm_heads(qkv, weight, heads, eps):
+    x = _wide(qkv)
+    return x / np.sqrt((x * x).mean(axis=1, keepdims=True) + eps) * _wide(weight)
+
+
+def softmax_masked(out, x, mask, scale, rows):
+    logits = np.where(mask, -10000.0, scale * _wide(x))
+    share = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return share / share.sum(axis=1, keepdims=True)
+
+
+def scores_causal(q, k, out, n, scale):
+    tile = np.arange(n) // 64
+    scores = scale * np.einsum("hqd,hkd->hqk", _wide(q), _wide(k), optimize=True)
+    return np.where(tile[:, None] >= tile, scores, _wide(out))
+
+
+def product_three_stages(a, b, c, m, n, k):
+    return _wide(a) @ _wide(b)
+
+
+def dilate_5x5(x, out, width, height):
+    padded = np.pad(x, 2, mode="edge")
+    shifts = [padded[j : j + height, i : i + width] for j in range(5) for i in range(5)]
+    return np.maximum.reduce(shifts)
+
+
+def box_columns(x, out, w, h, r):
+    padded = np.pad(_wide(x), ((r + 1, r), (0, 0)), mode="edge").cumsum(axis=0)
+    return (padded[2 * r + 1 :] - padded[: -2 * r - 1]) / (2 * r + 1)
+
+
+def nv12_to_rgb(luma, chroma, rgb, width, height):
+    c = 298 * (luma.astype(np.int64) - 16)
+    both = chroma.astype(np.int64).repeat(2, axis=0).repeat(2, axis=1) - 128
+    d, e = both[..., 0], both[..., 1]
+    colours = [c + 409 * e, c - 100 * d - 208 * e, c + 516 * d]
+    return np.stack([np.clip((colour + 128) >> 8, 0, 255) for colour in colours], axis=-1)
+
+
+def integral_rows(x, out, width4):
+    return np.cumsum(x, axis=1, dtype=np.uint64)
+
+
+def undistort(x, out, w, h, focal, k1, k2):
+    v, u = np.indices((h, w))
+    u, v = (u - w / 2) / focal, (v - h / 2) / focal
+    r2 = u * u + v * v
+    f = (1 + r2 * (k1 + k2 * r2)) * focal
+    sx, sy = np.clip(u * f + w / 2, 0, w - 1.001), np.clip(v * f + h / 2, 0, h - 1.001)
+    ix, iy = sx.astype(int), sy.astype(int)
+    ax, ay = (sx - ix)[..., None], (sy - iy)[..., None]
+    x = _wide(x)
+    above = (1 - ax) * x[iy, ix] + ax * x[iy, ix + 1]
+    below = (1 - ax) * x[iy + 1, ix] + ax * x[iy + 1, ix + 1]
+    return (1 - ay) * above + ay * below
+
+
+def march_volume(volume, image, size, width, step, density):
+    # Places are single: their error adds up along a ray.
+    single = np.float32
+    y, x = single(size - 1.01) * (np.indices((width, width), single) + single(0.5)) / single(width)
+    total, left = np.zeros((width, width)), np.ones((width, width))
+    active = np.full((width, width), True)
+    v = _wide(volume)
+    for z in np.arange(0, size - 1.01, step):
+        at = [np.where(active, c, 0.0) for c in (z, y, x)]
+        whole = [c.astype(int) for c in at]
+        part = [c - i for c, i in zip(at, whole, strict=True)]
+        value = 0.0
+        for corner in range(8):
+            bits = [corner >> 2 & 1, corner >> 1 & 1, corner & 1]
+            weight = np.prod([f if b else 1 - f for b, f in zip(bits, part, strict=True)], axis=0)
+            value = value + weight * v[tuple(i + b for i, b in zip(whole, bits, strict=True))]
+        alpha = 1 - np.exp(-density * value * step)
+        total = total + np.where(active, left * alpha * value, 0)
+        left = np.where(active, left * (1 - alpha), left)
+        x, y = x + single(0.1 * step), y + single(0.05 * step)
+        active = active & (left >= 0.01) & (x <= size - 1.01) & (y <= size - 1.01)
+    return total
+
+
+def render_splats(ranges, points, width, xy, conic, features, out):
+    y, x = np.indices((16, 16))
+    tiles, lengths = len(ranges), ranges[:, 1] - ranges[:, 0]
+    colour, left = np.zeros((3, tiles, 16, 16)), np.ones((tiles, 16, 16))
+    done = np.zeros((tiles, 16, 16), bool)
+    for k in range(lengths.max()):
+        some = np.flatnonzero(lengths > k)
+        i = points[ranges[some, 0] + k]
+        a, b, c, opacity = _wide(conic[i]).T[..., None, None]
+        dx, dy = _wide(xy[i]).T[..., None, None] - np.stack([x, y])[:, None]
+        power = -0.5 * (a * dx * dx + c * dy * dy) - b * dx * dy
+        alpha = np.minimum(0.99, opacity * np.exp(np.minimum(power, 0)))
+        seen = ~done[some] & (power <= 0) & (alpha >= 1 / 255)
+        ends = seen & (left[some] * (1 - alpha) < 0.0001)
+        done[some] |= ends
+        alpha = np.where(seen & ~ends, alpha, 0)
+        colour[:, some] += alpha * left[some] * _wide(features[i]).T[..., None, None]
+        left[some] *= 1 - alpha
+    across = width // 16
+    image = (colour + 0.5 * left).reshape(3, tiles // across, across, 16, 16)
+    return image.transpose(0, 1, 3, 2, 4).reshape(out.shape)
+
+
+def label_tiles(image, labels, width):
+    height = len(image)
+    tiles = image.reshape(height // 16, 16, width // 32, 32).transpose(0, 2, 1, 3)
+    label = np.broadcast_to(np.arange(512).reshape(16, 32), tiles.shape).copy()
+    down, right = tiles[..., 1:, :] == tiles[..., :-1, :], tiles[..., 1:] == tiles[..., :-1]
+    while True:
+        old = label.copy()
+        for low, high, same in (
+            (label[..., :-1, :], label[..., 1:, :], down),
+            (label[..., :-1], label[..., 1:], right),
+        ):
+            least = np.minimum(low, high)
+            np.minimum(low, least, out=low, where=same)
+            np.minimum(high, least, out=high, where=same)
+        if (old == label).all():
+            return label.transpose(0, 2, 1, 3).reshape(image.shape)
+
+
+def pyramid_down(x, out, rows, cols):
+    padded = np.pad(_wide(x), 2, mode="edge")
+    taps = np.array([1, 4, 6, 4, 1]) / 16
+    down = sum(t * padded[k : k + rows : 2] for k, t in enumerate(taps))
+    return sum(t * down[:, k : k + cols : 2] for k, t in enumerate(taps))
+
+
+def match_census(left, right, disparity, width):
+    padded = np.pad(right, ((0, 0), (63, 0)), constant_values=np.uint64(2**64 - 1))
+    ones = np.array([i.bit_count() for i in range(1 << 16)], np.uint8)
+    differing = ((left ^ padded[:, 63 - d : 63 - d + width]).view(np.uint16) for d in range(64))
+    costs = [ones[words].reshape(*left.shape, 4).sum(axis=-1) for words in differing]
+    return np.argmin(costs, axis=0)
+
+
+def winograd_input(x, out, channels, size, tiles):
+    padded = np.pad(_wide(x), ((0, 0), (1, 3), (1, 3)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (4, 4), axis=(1, 2))
+    d = windows[:, : 2 * tiles : 2, : 2 * tiles : 2]
+    b = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]])
+    return np.einsum("ij,ctujk,lk->ilctu", b, d, b, optimize=True).reshape(out.shape)
+
+
+def channels_last(x, out, channels, pixels):
+    return x.transpose(0, 2, 1)
+
+
+def _sums_of_rows(start, values):
+    total = np.concatenate([[0], np.cumsum(_wide(values), axis=0)])
+    return total[start[1:]] - total[start[:-1]]
+
+
+def pagerank_pull(start, column, degree, rank, out, n, damping):
+    share = _wide(rank) / degree
+    return (1 - damping) / n + damping * _sums_of_rows(start, share[column])
+
+
+def count_triangles(start, column, source, total, edges):
+    linked = [set(column[a:b].tolist()) for a, b in pairwise(start)]
+    ends = zip(source.tolist(), column.tolist(), strict=True)
+    return [sum(len(linked[u] & linked[v]) for u, v in ends)]
+
+
+def bfs_queue(start, column, level, queue, following, count, size, now):
+    near = np.unique(np.concatenate([column[start[v] : start[v + 1]] for v in queue[:size]]))
+    new, level = near[level[near] == -1], level.copy()
+    level[new] = now + 1
+    return {"level": level, "next_queue": None, "next_size": [len(new)]}
+
+
+def _hash32(x):
+    x = np.asarray(x, np.uint32)
+    x = (x ^ x >> 16) * np.uint32(0x7FEB352D)
+    x = (x ^ x >> 15) * np.uint32(0x846CA68B)
+    return x ^ x >> 16
+
+
+def color_step(n, colour, start, column, colours, out):
+    source = np.repeat(np.arange(n), np.diff(start))
+    rival = (source != column) & (colours[column] == -1)
+    own, other = _hash32(source), _hash32(column)
+    largest, smallest = np.ones(n, bool), np.ones(n, bool)
+    largest[source[rival & (own <= other)]] = False
+    smallest[source[rival & (own >= other)]] = False
+    new = np.select([largest, smallest], [colour, colour + 1], -1)
+    return np.where(colours == -1, new, colours)
+
+
+def relax_edges(edges, distance, following, m):
+    following = following.copy()
+    np.minimum.at(following, edges[:, 1], distance[edges[:, 0]] + edges[:, 2])
+    return following
+
+
+def aggregate_mean(start, column, x, out, pairs):
+    result = np.zeros(x.shape)
+    for vertex, (first, end) in enumerate(pairwise(start)):
+        if end > first:
+            result[vertex] = _wide(x[column[first:end]]).mean(axis=0)
+    return result
+
+
+def sort_block_digits(items, out, shift):
+    blocks = items.reshape(-1, 512, 2)
+    order = np.argsort(blocks[..., 0] >> shift & 15, axis=1, kind="stable")
+    return np.take_along_axis(blocks, order[..., None], axis=1).reshape(items.shape)
+
+
+def scan_lookback(x, out, state, ticket, n):
+    return {"out": np.cumsum(x), "state": None, "ticket": None}
+
+
+def scan_segments(x, flags, out):
+    blocks, at = _wide(x).reshape(-1, 1024), np.arange(1024)
+    first = np.maximum.accumulate(np.where(flags.reshape(-1, 1024) != 0, at, 0), axis=1)
+    total = np.cumsum(blocks, axis=1)
+    before = np.take_along_axis(total - blocks, first, axis=1)
+    return (total - before).reshape(x.shape)
+
+
+def probe_table(keys, table, mask, out, n):
+    taken = table[:, 0] != 0xFFFFFFFF
+    order = np.argsort(table[taken, 0])
+    known, values = table[taken, 0][order], table[taken, 1][order]
+    place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+    return np.where(known[place] == keys, values[place], 0xFFFFFFFF)
+
+
+def run_automaton(text, following, counts, piece, pieces):
+    state, count = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64)
+    for column in text.reshape(pieces, piece).T:
+        state = following[state, column]
+        count += state >= 60
+    return count
+
+
+def hash_strings(words, offsets, out, n, seed):
+    def rotated(x, bits):
+        return x << np.uint32(bits) | x >> np.uint32(32 - bits)
+
+    h, lengths = np.full(n, seed, np.uint32), np.diff(offsets)
+    for k in range(lengths.max()):
+        some = lengths > k
+        w = rotated(words[offsets[:-1][some] + k] * np.uint32(0xCC9E2D51), 15)
+        mixed = rotated(h[some] ^ w * np.uint32(0x1B873593), 13)
+        h[some] = mixed * np.uint32(5) + np.uint32(0xE6546B64)
+    h ^= (4 * lengths).astype(np.uint32)
+    h = (h ^ h >> 16) * np.uint32(0x85EBCA6B)
+    h = (h ^ h >> 13) * np.uint32(0xC2B2AE35)
+    return h ^ h >> 16
+
+
+def warp_series(a, b, cost, length):
+    difference = (_wide(a)[:, :, None] - _wide(b)[:, None]) ** 2
+    best = np.full((len(a), length + 1, length + 1), np.inf)
+    best[:, 0, 0] = 0
+    for d in range(2 * length - 1):
+        i = np.arange(max(0, d - length + 1), min(d + 1, length))
+        j = d - i
+        before = np.minimum(best[:, i, j], np.minimum(best[:, i, j + 1], best[:, i + 1, j]))
+        best[:, i + 1, j + 1] = difference[:, i, j] + before
+    return best[:, length, length]
+
+
+def viterbi(observed, transition, emission, back, last, steps, symbols):
+    # Single, as there: of two like ways the rounded sums decide.
+    score, back = emission.T[observed[:, 0]], back.copy()
+    for t in range(1, steps):
+        ways = score[:, :, None] + transition
+        back[:, t] = ways.argmax(axis=1)
+        score = ways.max(axis=1) + emission.T[observed[:, t]]
+    return {"back": back, "last": score}
+
+
+def transpose_bits(x, out, words):
+    bits = np.unpackbits(x.view(np.uint8), axis=1, bitorder="little")
+    packed = np.packbits(np.ascontiguousarray(bits.T), axis=1, bitorder="little")
+    return packed.view(np.uint32)
+
+
+def _complex(array):
+    return _wide(array)[..., 0] + 1j * _wide(array)[..., 1]
+
+
+def _pairs(array):
+    return np.stack([array.real, array.imag], axis=-1)
+
+
+def fft_warp(x, out, batch):
+    return _pairs(np.fft.fft(_complex(x), axis=1))
+
+
+def ntt_stage(a, roots, half, n, prime):
+    blocks = a.astype(np.uint64).reshape(-1, 2, half)
+    u, v = blocks[:, 0], blocks[:, 1] * roots[half : 2 * half] % np.uint64(prime)
+    both = [(u + v) % np.uint64(prime), (u + np.uint64(prime) - v) % np.uint64(prime)]
+    return np.stack(both, axis=1).reshape(-1)
+
+
+def flip_spins(own, other, accept, nx, ny, black, seed):
+    low, rest = np.arange(nx * ny, dtype=np.uint64), np.full(nx * ny, black, np.uint64)
+    for r in range(10):
+        key = np.uint64((seed + r * 0x9E3779B9) % 2**32)
+        product = low * np.uint64(0xD256D193)
+        low, rest = product >> np.uint64(32) ^ key ^ rest, product & np.uint64(0xFFFFFFFF)
+    drawn = ((low >> np.uint64(8)) / 2**24).reshape(nx, ny)
+    odd = np.arange(nx)[:, None] % 2 == 1
+    left, right = np.roll(other, 1, axis=1), np.roll(other, -1, axis=1)
+    beside = np.where(odd, right, left) if black else np.where(odd, left, right)
+    around = np.roll(other, 1, axis=0) + other + np.roll(other, -1, axis=0) + beside
+    limit = accept[np.where(own > 0, 5, 0) + (around + 4) // 2]
+    return np.where(drawn < limit, -own, own)
+
+
+def bond_forces(pos, bonds, force, k, length, n):
+    p, result = _wide(pos)[:, :3], _wide(force)
+    d = p[bonds[:, 1]] - p[bonds[:, 0]]
+    r = np.sqrt((d * d).sum(axis=1, keepdims=True) + 1e-6)
+    f = k * (r - length) / r * d
+    for axis in range(3):
+        for side, sign in ((0, 1), (1, -1)):
+            result[:, axis] += np.bincount(bonds[:, side], sign * f[:, axis], len(p))
+    return result
+
+
+def update_magnetic(hx, hy, hz, ex, ey, ez, n, c):
+    hx, hy, hz, ex, ey, ez = (_wide(field) for field in (hx, hy, hz, ex, ey, ez))
+    inner = (slice(0, -1),) * 3
+
+    def step(field, axis):
+        return np.diff(field, axis=axis)[: n - 1, : n - 1, : n - 1]
+
+    hx[inner] -= c * (step(ez, 1) - step(ey, 0))
+    hy[inner] -= c * (step(ex, 0) - step(ez, 2))
+    hz[inner] -= c * (step(ey, 2) - step(ex, 1))
+    return {"hx": hx, "hy": hy, "hz": hz}
+
+
+def advect(out, x, velocity, n, dt):
+    rows, columns = np.indices((n, n))
+    px = np.clip(columns - dt * _wide(velocity[..., 0]), 0.5, n - 1.5)
+    py = np.clip(rows - dt * _wide(velocity[..., 1]), 0.5, n - 1.5)
+    i, j = px.astype(int), py.astype(int)
+    s, t, x = px - i, py - j, _wide(x)
+    above = (1 - s) * x[j, i] + s * x[j, i + 1]
+    return (1 - t) * above + t * ((1 - s) * x[j + 1, i] + s * x[j + 1, i + 1])
+
+
+def solve_thomas(lower, diag, upper, rhs, scratch, systems, size):
+    c, d = [upper[0] / diag[0]], [rhs[0] / diag[0]]
+    for i in range(1, size):
+        m = diag[i] - lower[i] * c[-1]
+        d.append((rhs[i] - lower[i] * d[-1]) / m)
+        c.append(upper[i] / m)
+    for i in reversed(range(size - 1)):
+        d[i] = d[i] - c[i] * d[i + 1]
+    return {"rhs": np.stack(d), "scratch": np.stack(c)}
+
+
+def eigenvalues_3x3(xx, yy, zz, xy, xz, yz, low, mid, high, n):
+    matrices = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]], np.float64)
+    values = np.linalg.eigvalsh(matrices.transpose(2, 0, 1))
+    return dict(zip(("low", "mid", "high"), values.T, strict=True))
+
+
+def coulomb_slice(energy, width, spacing, z, atoms):
+    y, x = spacing * np.indices(energy.shape)
+    total = _wide(energy)
+    for ax, ay, az, charge in np.arange(4.0 * atoms).reshape(-1, 4):  # as the launch fills them
+        total += charge / np.sqrt((x - ax) ** 2 + (y - ay) ** 2 + (z - az) ** 2)
+    return total
+
+
+def deposit_charge(px, py, charge, density, n, side):
+    ix, iy, result = px.astype(int), py.astype(int), _wide(density).reshape(-1)
+    fx, fy = _wide(px) - ix, _wide(py) - iy
+    for dy, dx in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        share = charge * (fx if dx else 1 - fx) * (fy if dy else 1 - fy)
+        result += np.bincount((iy + dy) * side + ix + dx, share, side * side)
+    return result.reshape(density.shape)
+
+
+def moments(x, sums, n4):
+    return [_wide(x).sum(), (_wide(x) ** 2).sum()]
+
+
+def product_complex(a, b, c, n):
+    return _pairs(_complex(a) @ _complex(b))
+
+
+def split_particles(x, out, n):
+    return x.T
