@@ -42,6 +42,7 @@ from memlab.device.machine_code.executed_code import (
     read_flow_graph,
 )
 from memlab.device.machine_code.flow_graph import FlowGraph
+from memlab.device.machine_code.issue_groups import with_issue_groups
 from memlab.device.machine_code.listing import ListedInstruction
 from memlab.device.machine_code.retries import Attempts, SharedAdditions, retried_lines
 from memlab.device.machine_code.shared_accesses import (
@@ -266,7 +267,7 @@ def emulate(
     resident = resident_blocks(launch, compiled, properties)
     report("preparing inputs", None)
     graph = _flow_graph(launch, compiled)
-    known = None if isinstance(graph, DisassemblyError) else partial(with_machine_widths, graph)
+    known = None if isinstance(graph, DisassemblyError) else partial(_with_machine_code, graph)
     execution = Execution.of(launch, compiled, seed, budget, known)
     program = execution.program
     block = None if program.waits_for_grid else representative_block.record_block(execution)
@@ -475,6 +476,11 @@ def _flow_graph(launch: Launch, compiled: CompiledKernel) -> FlowGraph | Disasse
         return read_flow_graph(compiled, launch.entry)
     except DisassemblyError as reason:
         return reason
+
+
+def _with_machine_code(graph: FlowGraph, program: Program) -> Program:
+    """A program with what its machine code tells of its accesses to memory."""
+    return with_issue_groups(graph, with_machine_widths(graph, program))
 
 
 def _executed_code(

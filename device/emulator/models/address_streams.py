@@ -23,6 +23,7 @@ from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access, 
 from memlab.device.emulator.machine.execution_trace import GlobalAccesses
 from memlab.device.emulator.machine.memory import DeviceArray
 from memlab.device.emulator.machine.threads import BlockBox, block_coordinates
+from memlab.device.emulator.models.access_groups import number_groups
 from memlab.device.emulator.models.read_rounds import number_rounds
 from memlab.device.emulator.program.program import Program
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
@@ -35,6 +36,7 @@ SECTORS_PER_LINE = LINE_BYTES // SECTOR_BYTES
 NEIGHBORHOOD_BLOCKS = 5
 """Blocks that are recorded: one, its neighbours in x, y and z, and one that checks the strides."""
 _WINDOWS = 256  # a window must be short compared with the reuse distance that a cache can hold
+_STORE, _CACHED, _GROUP = 2, 3, -1  # columns of the table in `build_access_stream`
 _KEYS = 2**62  # numbers of rows stay below this
 _FOLLOWING_PARTS = 8
 """Segments that follow one another have lengths up to so many times the mean, or one in so many."""
@@ -46,7 +48,8 @@ _GOLDEN_RATIO = (5**0.5 - 1) / 2
 class AccessStream:
     """The sectors that one block accesses, in time order, and their strides.
 
-    There is one row for each distinct (window, round, sector, direction, stride).
+    There is one row for each distinct (window, round, sector, direction, stride). What a group of
+    accesses (`access_groups`) loads again in later windows is left out: it hits the L1.
 
     Attributes:
         origin: The block that was recorded.
@@ -182,10 +185,13 @@ def build_access_stream(
     access, instruction, stride, affine, advance = _strides_of_first_block(trace, blocks)
     kinds = np.array([_flags(program, at) for at in range(len(program.steps))], np.int64)
     store, cached, reads, copied = kinds.reshape(-1, 4)[instruction].T
-    window = trace.event[access] * windows // max(events, 1)
+    event = trace.event[access]
+    window = event * windows // max(events, 1)
     rounds = number_rounds(program.steps, trace.index, trace.run, np.arange(events) == 0)
-    number = rounds[trace.event[access]]
-    table = np.column_stack([window, number, store, cached, reads, copied, stride, affine])
+    issued = number_groups(program.steps, trace.index, rounds)
+    table = np.column_stack(
+        [window, rounds[event], store, cached, reads, copied, stride, affine, issued[event]]
+    )
     count_of_access, sector = trace.count[access], sectors_of(trace, access)
     loads = store == 0
     all_loads = int(count_of_access[loads].sum())
@@ -197,6 +203,8 @@ def build_access_stream(
     span = int(sector.max(initial=0)) - lowest + 1
     group, sector = np.divmod(distinct(group * span + (sector - lowest)), span)
     table, sector = table[group], sector + lowest
+    kept = _first_of_equals(table, sector)
+    table, sector = table[kept], sector[kept]
     low, high = _array_bounds(sector, arrays)
     return AccessStream(
         origin=(int(blocks[0][0]), int(blocks[0][1]), int(blocks[0][2])),
@@ -218,6 +226,27 @@ def build_access_stream(
         cacheable_share=cacheable_loads / all_loads if all_loads else 1.0,
         recorded_share=events / max(trace.seen, events, 1),
     )
+
+
+def _first_of_equals(table: IntArray, sector: IntArray) -> IntArray:
+    """The rows of the stream: of a group's loads of a sector through the L1 that of the first.
+
+    Args:
+        table: The rows' columns in `build_access_stream`, in lexicographic order; shape (rows,
+            columns).
+        sector: Their sectors, shape (rows,).
+    """
+    rows = np.arange(len(sector))
+    is_load = (table[:, _STORE] == 0) & (table[:, _CACHED] == 1)
+    loads = rows[is_load]
+    _, number = distinct_rows(np.column_stack([table[loads, _STORE:], sector[loads]]))
+    _, first = np.unique(number, return_index=True)
+    rows = np.union1d(rows[~is_load], loads[first])
+    # Those of several groups in one window.
+    _, number = distinct_rows(np.column_stack([table[rows, :_GROUP], sector[rows]]))
+    _, first = np.unique(number, return_index=True)
+    kept: IntArray = rows[np.sort(first)]
+    return kept
 
 
 def sectors_of(trace: GlobalAccesses, access: IntArray | slice = slice(None)) -> IntArray:
