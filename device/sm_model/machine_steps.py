@@ -307,7 +307,8 @@ def _set_constants(steps: Steps, profile: LaunchProfile, properties: DevicePrope
     """Set the lines of constant memory that instructions read, and their latencies."""
     if profile.walks and properties.constant_lines_per_clock:
         for number, access in profile.accesses.items():
-            steps[number]["walked"] = access.constant_lines
+            if access.constant_lines is not None:
+                steps[number]["walked"] = access.constant_lines
     known: dict[str, int] = {}
     near, far = prefetched_clocks(properties), float(l2_latency_table(properties).mean())
     for step, instruction in zip(steps, profile.code.instructions, strict=True):

@@ -46,7 +46,8 @@ class Access:
         repeated: Of a store, the share of its sectors that the warp's store before it went to, of
             others that the second one before it went to, and so on; empty for none.
         sector_bytes: Of a store, the bytes of each of its sectors that it writes.
-        constant_lines: Of a load of constant memory, how far it goes on in `LaunchProfile.walks`.
+        constant_lines: Of a load of constant memory, how far it goes on in `LaunchProfile.walks`;
+            None of an access that is not in these.
     """
 
     passes: float
@@ -70,7 +71,7 @@ class Access:
     remote_sectors: float = 0.0
     repeated: tuple[float, ...] = ()
     sector_bytes: float = float(SECTOR_BYTES)
-    constant_lines: float = 0.0
+    constant_lines: float | None = None
 
 
 @dataclass(frozen=True)

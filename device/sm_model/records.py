@@ -141,7 +141,7 @@ class Step(Record):
     line: int  # the 128-byte line of code that it lies in
     bank: int  # the line of constant memory at a fixed address that it reads; NONE
     bank_latency: float  # clocks until that line is there, at its first use
-    walked: float  # lines of constant memory by which it goes on in its warp's walk
+    walked: float  # lines of constant memory by which it goes on in its warp's walk; NONE
     awaited: int  # the reason of warps that wait for its result
     throttle: int  # the reason of warps that wait for its unit
     throttled: float  # the share of that wait in which the unit takes no instruction

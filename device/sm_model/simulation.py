@@ -49,7 +49,7 @@ def empty_steps(count: int) -> Steps:
     steps = np.zeros(count, dtype_of(Step))
     steps["busy"] = steps["stall"] = steps["lines"] = 1
     steps["write"] = steps["read"] = steps["bank"] = steps["site"] = NONE
-    steps["curve"] = steps["adding"] = NONE
+    steps["curve"] = steps["adding"] = steps["walked"] = NONE
     steps["far"], steps["sector_bytes"] = NONE, SECTOR_BYTES
     steps["awaited_share"] = 1.0
     return steps

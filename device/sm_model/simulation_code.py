@@ -355,7 +355,7 @@ def _constants(m: Machine, number: int, warp: Warp, step: Step, clock: float) ->
         if unlikely(m.banks[step.bank] < 0.0):
             m.banks[step.bank] = clock + step.bank_latency
         when = later(when, m.banks[step.bank])
-    elif unlikely(step.walked > 0.0):
+    elif unlikely(step.walked >= 0.0):
         when = _walk(m, number, warp, step, clock)
     return when
 
@@ -367,6 +367,8 @@ def _walk(m: Machine, number: int, warp: Warp, step: Step, clock: float) -> floa
     first = m.first_walked[warp.origin]
     count = m.first_walked[warp.origin + 1] - first
     when, place = clock, _whole(warp.walked)
+    if step.walked == 0.0:  # it reads the line of the load before
+        place = _whole(later(_last_walked(warp.walked), 0.0))
     warp.walked += step.walked
     last = later(_last_walked(warp.walked), float(place))
     while count > 0 and float(place) <= last:
@@ -467,7 +469,7 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
             m.constant_free = later(clock, m.constant_free) + step.passes
             done = m.constant_free + step.latency
             there = _constants(m, number, warp, step, clock)
-            done = later(done, there + (step.latency if step.walked > 0.0 else 0.0))
+            done = later(done, there + (step.latency if step.walked >= 0.0 else 0.0))
         elif step.kind >= _TEST:
             _asynchronous(m, number, warp, step, clock)
     _complete(warp, step, done, read)

@@ -48,6 +48,23 @@ def test_a_line_is_missed_once_by_several_loads() -> None:
     assert missed == pytest.approx(TRIPS / 4 * LATENCY, abs=TRIPS)
 
 
+def test_each_load_of_a_line_looks_it_up() -> None:
+    # Two warps of a sub-core that has one place: each replaces the other's line between the two
+    # loads of it, the second of which does not go on.
+    steps = empty_steps(3)
+    steps["stall"], steps["unit"] = 10, Unit.UNIFORM
+    steps["walked"][:2] = 1, 0
+    members, path = (0, 1, 1, 1, 0), np.array([(0, 2)] * TRIPS)
+    walks = tuple(np.arange(3) + 3 * (warp == 4) for warp in range(5))
+    rates = Rates(constant_latency=LATENCY, constant_interval=INTERVAL)
+    work = Workload(steps, (path, np.array([(2, 3)])), members, members, 1.0, 1, 1, walks=walks)
+    run(work, rates)
+    # It waits for the other warp's line, from 10 clocks behind its own, then for its own again.
+    assert steps["stalls"][1, Stall.IMC_MISS] == pytest.approx(
+        2 * TRIPS * (2 * LATENCY - 10), rel=0.02
+    )
+
+
 def test_an_indexed_load_misses_behind_its_issue() -> None:
     waited = walk(PLACES + 1, kind=Kind.CONSTANT)["stalls"]
     assert waited[0][Stall.IMC_MISS] == 0
