@@ -220,12 +220,6 @@ def _spins(generator: np.random.Generator) -> NDArray[Any]:
     return np.asarray(2 * generator.integers(0, 2, (4096, 2048), np.int8) - 1)
 
 
-def _string_offsets(generator: np.random.Generator) -> NDArray[Any]:
-    """The first words of 2^20 strings of 1 to 15 words, and the end."""
-    lengths = generator.integers(1, 16, 1 << 20)
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-
-
 SPARSE: Mapping[str, Callable[[np.random.Generator], tuple[NDArray[Any], NDArray[Any]]]] = {
     "random": _random_matrix,
     "mesh": _mesh_matrix,
@@ -259,7 +253,6 @@ MAKERS: Mapping[str, Callable[[np.random.Generator], NDArray[Any]]] = {
     "splat-ranges": _splat_ranges,
     "join-table": _join_table,
     "join-probes": _join_probes,
-    "string-offsets": _string_offsets,
     "spins-own": _spins,
     "spins-other": _spins,
     "vertices": _vertices,

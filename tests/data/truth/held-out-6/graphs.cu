@@ -110,93 +110,6 @@ extern "C" __global__ void relax_edges(const int4* edges, const int* dist, int* 
   if (d != INT_MAX && d + e.z < next[e.y]) atomicMin(&next[e.y], d + e.z);
 }
 
-// The mean of the neighbours' features in half: a block per vertex, a pair of features a thread.
-extern "C" __global__ void aggregate_mean(const int* __restrict__ row, const int* __restrict__ col,
-                                          const half2* __restrict__ x, half2* __restrict__ out,
-                                          int pairs) {
-  const int v = blockIdx.x, begin = row[v], end = row[v + 1];
-  float2 acc = make_float2(0.0f, 0.0f);
-#pragma unroll 4
-  for (int e = begin; e < end; ++e) {
-    const float2 f = __half22float2(x[(size_t)col[e] * pairs + threadIdx.x]);
-    acc.x += f.x;
-    acc.y += f.y;
-  }
-  const float s = end > begin ? 1.0f / (end - begin) : 0.0f;
-  out[(size_t)v * pairs + threadIdx.x] = __floats2half2_rn(acc.x * s, acc.y * s);
-}
-
-// Keys of each block of 512 in the order of four of their bits, by four splits, with values.
-extern "C" __global__ void sort_block_digits(const uint2* in, uint2* out, int shift) {
-  __shared__ uint2 item[512];
-  __shared__ int sums[16];
-  const int t = threadIdx.x, lane = t & 31, warp = t >> 5;
-  uint2 own = in[blockIdx.x * 512 + t];
-  for (int bit = shift; bit < shift + 4; bit++) {
-    bool zero = !((own.x >> bit) & 1);
-    unsigned votes = __ballot_sync(~0u, zero);
-    if (lane == 0) sums[warp] = __popc(votes);
-    __syncthreads();
-    int before = 0, zeros = 0;
-    for (int w = 0; w < 16; w++) {
-      before += w < warp ? sums[w] : 0;
-      zeros += sums[w];
-    }
-    before += __popc(votes & ((1u << lane) - 1));
-    item[zero ? before : zeros + t - before] = own;
-    __syncthreads();
-    own = item[t];
-  }
-  out[blockIdx.x * 512 + t] = own;
-}
-
-// An inclusive scan in one pass: blocks look back at the sums of those before them.
-extern "C" __global__ void scan_lookback(const int* in, int* out,
-                                         volatile unsigned long long* state, unsigned* ticket,
-                                         int n) {
-  __shared__ int warp_sums[8], shared_block, shared_prefix;
-  if (threadIdx.x == 0) shared_block = atomicAdd(ticket, 1);
-  __syncthreads();
-  const int block = shared_block, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const int4* from = reinterpret_cast<const int4*>(in) + (size_t)block * 256;
-  int4 v = from[threadIdx.x];
-  v.y += v.x;
-  v.z += v.y;
-  v.w += v.z;
-  int sum = v.w;
-  for (int d = 1; d < 32; d <<= 1) {
-    int up = __shfl_up_sync(~0u, sum, d);
-    if (lane >= d) sum += up;
-  }
-  if (lane == 31) warp_sums[warp] = sum;
-  __syncthreads();
-  int before = sum - v.w, total = 0;
-  for (int w = 0; w < 8; w++) {
-    if (w < warp) before += warp_sums[w];
-    total += warp_sums[w];
-  }
-  // The upper word: 1, the sum of the block alone; 2, with all before it.
-  if (threadIdx.x == 0) {
-    int prefix = 0;
-    if (block > 0) {
-      state[block] = 1ull << 32 | (unsigned)total;
-      for (int b = block - 1; b >= 0;) {
-        unsigned long long word = state[b];
-        if (word >> 32 == 0) continue;
-        prefix += (int)(unsigned)word;
-        if (word >> 32 == 2) break;
-        b--;
-      }
-    }
-    state[block] = 2ull << 32 | (unsigned)(prefix + total);
-    shared_prefix = prefix;
-  }
-  __syncthreads();
-  before += shared_prefix;
-  reinterpret_cast<int4*>(out)[(size_t)block * 256 + threadIdx.x] =
-      make_int4(v.x + before, v.y + before, v.z + before, v.w + before);
-}
-
 // Scans of the segments that begin at flags, within blocks of 1024.
 extern "C" __global__ void __launch_bounds__(1024)
     scan_segments(const float* in, const unsigned char* flags, float* out) {
@@ -258,43 +171,6 @@ extern "C" __global__ void probe_table(const unsigned* __restrict__ keys,
   }
 }
 
-// An automaton over pieces of a text: a thread per piece counts the accepting states.
-extern "C" __global__ void run_automaton(const unsigned char* text,
-                                         const unsigned short* __restrict__ next, int* counts,
-                                         int piece, int pieces) {
-  int t = blockIdx.x * blockDim.x + threadIdx.x;
-  if (t >= pieces) return;
-  const unsigned char* p = text + (size_t)t * piece;
-  int state = 0, count = 0;
-  for (int i = 0; i < piece; i++) {
-    state = __ldg(&next[state * 256 + p[i]]);
-    count += state >= 60;
-  }
-  counts[t] = count;
-}
-
-// MurmurHash3 of strings between offsets: a thread per string of whole words.
-extern "C" __global__ void hash_strings(const unsigned* words, const int* offsets, unsigned* out,
-                                        int n, unsigned seed) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= n) return;
-  unsigned h = seed;
-  int begin = offsets[i], end = offsets[i + 1];
-  for (int k = begin; k < end; k++) {
-    unsigned w = words[k] * 0xcc9e2d51u;
-    w = w << 15 | w >> 17;
-    h ^= w * 0x1b873593u;
-    h = h << 13 | h >> 19;
-    h = h * 5 + 0xe6546b64u;
-  }
-  h ^= 4 * (end - begin);
-  h ^= h >> 16;
-  h *= 0x85ebca6bu;
-  h ^= h >> 13;
-  h *= 0xc2b2ae35u;
-  out[i] = h ^ (h >> 16);
-}
-
 // Dynamic time warping of pairs of series: a block per pair, one antidiagonal after another.
 extern "C" __global__ void warp_series(const float* a, const float* b, float* cost, int length) {
   extern __shared__ float diagonal[];  // three, each of length + 1
@@ -349,18 +225,4 @@ extern "C" __global__ void viterbi(const int* observed, const float* __restrict_
     __syncthreads();
   }
   last[blockIdx.x * 64 + s] = score[(steps - 1) & 1][s];
-}
-
-// A matrix of bits transposed in squares of 32: a warp per square, a vote per column.
-extern "C" __global__ void transpose_bits(const unsigned* in, unsigned* out, int words) {
-  const int lane = threadIdx.x, column = blockIdx.x * blockDim.y + threadIdx.y;
-  const int rows = gridDim.y;
-  if (column >= words) return;
-  unsigned word = in[((size_t)blockIdx.y * 32 + lane) * words + column], own = 0;
-#pragma unroll
-  for (int b = 0; b < 32; b++) {
-    unsigned votes = __ballot_sync(~0u, word >> b & 1);
-    if (lane == b) own = votes;
-  }
-  out[((size_t)column * 32 + lane) * rows + blockIdx.y] = own;
 }

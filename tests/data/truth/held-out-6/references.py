@@ -278,24 +278,6 @@ def relax_edges(edges, distance, following, m):
     return following
 
 
-def aggregate_mean(start, column, x, out, pairs):
-    result = np.zeros(x.shape)
-    for vertex, (first, end) in enumerate(pairwise(start)):
-        if end > first:
-            result[vertex] = _wide(x[column[first:end]]).mean(axis=0)
-    return result
-
-
-def sort_block_digits(items, out, shift):
-    blocks = items.reshape(-1, 512, 2)
-    order = np.argsort(blocks[..., 0] >> shift & 15, axis=1, kind="stable")
-    return np.take_along_axis(blocks, order[..., None], axis=1).reshape(items.shape)
-
-
-def scan_lookback(x, out, state, ticket, n):
-    return {"out": np.cumsum(x), "state": None, "ticket": None}
-
-
 def scan_segments(x, flags, out):
     blocks, at = _wide(x).reshape(-1, 1024), np.arange(1024)
     first = np.maximum.accumulate(np.where(flags.reshape(-1, 1024) != 0, at, 0), axis=1)
@@ -310,30 +292,6 @@ def probe_table(keys, table, mask, out, n):
     known, values = table[taken, 0][order], table[taken, 1][order]
     place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
     return np.where(known[place] == keys, values[place], 0xFFFFFFFF)
-
-
-def run_automaton(text, following, counts, piece, pieces):
-    state, count = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64)
-    for column in text.reshape(pieces, piece).T:
-        state = following[state, column]
-        count += state >= 60
-    return count
-
-
-def hash_strings(words, offsets, out, n, seed):
-    def rotated(x, bits):
-        return x << np.uint32(bits) | x >> np.uint32(32 - bits)
-
-    h, lengths = np.full(n, seed, np.uint32), np.diff(offsets)
-    for k in range(lengths.max()):
-        some = lengths > k
-        w = rotated(words[offsets[:-1][some] + k] * np.uint32(0xCC9E2D51), 15)
-        mixed = rotated(h[some] ^ w * np.uint32(0x1B873593), 13)
-        h[some] = mixed * np.uint32(5) + np.uint32(0xE6546B64)
-    h ^= (4 * lengths).astype(np.uint32)
-    h = (h ^ h >> 16) * np.uint32(0x85EBCA6B)
-    h = (h ^ h >> 13) * np.uint32(0xC2B2AE35)
-    return h ^ h >> 16
 
 
 def warp_series(a, b, cost, length):
@@ -356,12 +314,6 @@ def viterbi(observed, transition, emission, back, last, steps, symbols):
         back[:, t] = ways.argmax(axis=1)
         score = ways.max(axis=1) + emission.T[observed[:, t]]
     return {"back": back, "last": score}
-
-
-def transpose_bits(x, out, words):
-    bits = np.unpackbits(x.view(np.uint8), axis=1, bitorder="little")
-    packed = np.packbits(np.ascontiguousarray(bits.T), axis=1, bitorder="little")
-    return packed.view(np.uint32)
 
 
 def _complex(array):
@@ -432,31 +384,6 @@ def advect(out, x, velocity, n, dt):
     return (1 - t) * above + t * ((1 - s) * x[j + 1, i] + s * x[j + 1, i + 1])
 
 
-def solve_thomas(lower, diag, upper, rhs, scratch, systems, size):
-    c, d = [upper[0] / diag[0]], [rhs[0] / diag[0]]
-    for i in range(1, size):
-        m = diag[i] - lower[i] * c[-1]
-        d.append((rhs[i] - lower[i] * d[-1]) / m)
-        c.append(upper[i] / m)
-    for i in reversed(range(size - 1)):
-        d[i] = d[i] - c[i] * d[i + 1]
-    return {"rhs": np.stack(d), "scratch": np.stack(c)}
-
-
-def eigenvalues_3x3(xx, yy, zz, xy, xz, yz, low, mid, high, n):
-    matrices = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]], np.float64)
-    values = np.linalg.eigvalsh(matrices.transpose(2, 0, 1))
-    return dict(zip(("low", "mid", "high"), values.T, strict=True))
-
-
-def coulomb_slice(energy, width, spacing, z, atoms):
-    y, x = spacing * np.indices(energy.shape)
-    total = _wide(energy)
-    for ax, ay, az, charge in np.arange(4.0 * atoms).reshape(-1, 4):  # as the launch fills them
-        total += charge / np.sqrt((x - ax) ** 2 + (y - ay) ** 2 + (z - az) ** 2)
-    return total
-
-
 def deposit_charge(px, py, charge, density, n, side):
     ix, iy, result = px.astype(int), py.astype(int), _wide(density).reshape(-1)
     fx, fy = _wide(px) - ix, _wide(py) - iy
@@ -472,7 +399,3 @@ def moments(x, sums, n4):
 
 def product_complex(a, b, c, n):
     return _pairs(_complex(a) @ _complex(b))
-
-
-def split_particles(x, out, n):
-    return x.T

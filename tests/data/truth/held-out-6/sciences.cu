@@ -119,82 +119,6 @@ extern "C" __global__ void advect(float* out, const float* in, const float2* vel
                    t * ((1 - s) * in[(j + 1) * n + i] + s * in[(j + 1) * n + i + 1]);
 }
 
-// Tridiagonal systems by elimination, a thread each; elements of systems lie side by side.
-extern "C" __global__ void solve_thomas(const double* lower, const double* diag,
-                                        const double* upper, double* rhs, double* scratch,
-                                        int systems, int size) {
-  const int s = blockIdx.x * blockDim.x + threadIdx.x;
-  if (s >= systems) return;
-  double c = upper[s] / diag[s], d = rhs[s] / diag[s];
-  scratch[s] = c;
-  rhs[s] = d;
-  for (int i = 1; i < size; i++) {
-    const int at = i * systems + s;
-    const double m = 1.0 / (diag[at] - lower[at] * c);
-    c = upper[at] * m;
-    d = (rhs[at] - lower[at] * d) * m;
-    scratch[at] = c;
-    rhs[at] = d;
-  }
-  for (int i = size - 2; i >= 0; i--) {
-    const int at = i * systems + s;
-    d = rhs[at] - scratch[at] * d;
-    rhs[at] = d;
-  }
-}
-
-// Eigenvalues of symmetric matrices of 3 by 3 in closed form, as structures of arrays.
-extern "C" __global__ void eigenvalues_3x3(const float* xx, const float* yy, const float* zz,
-                                           const float* xy, const float* xz, const float* yz,
-                                           float* low, float* mid, float* high, int n) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= n) return;
-  float a = xx[i], b = yy[i], c = zz[i], d = xy[i], e = xz[i], f = yz[i];
-  float q = (a + b + c) / 3.0f;
-  float p1 = d * d + e * e + f * f;
-  float p2 = (a - q) * (a - q) + (b - q) * (b - q) + (c - q) * (c - q) + 2.0f * p1;
-  float p = sqrtf(p2 / 6.0f), inv = 1.0f / p;
-  a = (a - q) * inv;
-  b = (b - q) * inv;
-  c = (c - q) * inv;
-  d *= inv;
-  e *= inv;
-  f *= inv;
-  float r = 0.5f * (a * (b * c - f * f) - d * (d * c - f * e) + e * (d * f - b * e));
-  float phi = acosf(fminf(fmaxf(r, -1.0f), 1.0f)) / 3.0f;
-  float h = q + 2.0f * p * cosf(phi);
-  float l = q + 2.0f * p * cosf(phi + 2.0943951f);
-  low[i] = l;
-  mid[i] = 3.0f * q - h - l;
-  high[i] = h;
-}
-
-#define MAX_ATOMS 1000
-__constant__ float atom_info[4 * MAX_ATOMS];
-
-// The potential of charges on a slice of a grid: four points a thread, atoms in constant memory.
-extern "C" __global__ void coulomb_slice(float* energy, int width, float spacing, float z,
-                                         int atoms) {
-  const int x = blockIdx.x * blockDim.x * 4 + threadIdx.x;
-  const int y = blockIdx.y * blockDim.y + threadIdx.y;
-  const float cx = spacing * x, cy = spacing * y, gap = spacing * blockDim.x;
-  float e0 = 0.0f, e1 = 0.0f, e2 = 0.0f, e3 = 0.0f;
-  for (int a = 0; a < atoms; a++) {
-    const float4 atom = reinterpret_cast<const float4*>(atom_info)[a];
-    const float dy = cy - atom.y, dz = z - atom.z, dyz2 = dy * dy + dz * dz;
-    const float dx0 = cx - atom.x, dx1 = dx0 + gap, dx2 = dx1 + gap, dx3 = dx2 + gap;
-    e0 += atom.w * rsqrtf(dx0 * dx0 + dyz2);
-    e1 += atom.w * rsqrtf(dx1 * dx1 + dyz2);
-    e2 += atom.w * rsqrtf(dx2 * dx2 + dyz2);
-    e3 += atom.w * rsqrtf(dx3 * dx3 + dyz2);
-  }
-  float* to = energy + (size_t)y * width + x;
-  to[0] += e0;
-  to[blockDim.x] += e1;
-  to[2 * blockDim.x] += e2;
-  to[3 * blockDim.x] += e3;
-}
-
 // Charges of particles spread to the four corners of their cells.
 extern "C" __global__ void deposit_charge(const float* px, const float* py, const float* charge,
                                           float* density, int n, int side) {
@@ -261,26 +185,4 @@ __device__ void complex_product(const float2* A, const float2* B, float2* C, int
 
 extern "C" __global__ void product_complex(const float2* A, const float2* B, float2* C, int n) {
   complex_product<16>(A, B, C, n);
-}
-
-struct Particle {
-  float x, y, z, vx, vy, vz, mass;
-};
-
-// Structures of seven floats to seven arrays, through shared memory.
-extern "C" __global__ void split_particles(const float* in, float* out, int n) {
-  __shared__ Particle own[256];
-  float* words = reinterpret_cast<float*>(own);
-  const size_t first = (size_t)blockIdx.x * 256;
-  for (int i = threadIdx.x; i < 7 * 256; i += 256) words[i] = in[first * 7 + i];
-  __syncthreads();
-  const Particle p = own[threadIdx.x];
-  const size_t i = first + threadIdx.x;
-  out[i] = p.x;
-  out[n + i] = p.y;
-  out[2 * n + i] = p.z;
-  out[3 * n + i] = p.vx;
-  out[4 * n + i] = p.vy;
-  out[5 * n + i] = p.vz;
-  out[6 * n + i] = p.mass;
 }
