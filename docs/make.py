@@ -4,22 +4,28 @@
 data to docs/gallery, from where the package has them (`memlab lesson`), and the JSON Schema of a
 run to docs/run.schema.json. The output is reproducible: without a change of memlab or of a lesson,
 the gallery does not change. `python docs/make.py 16 17` makes only these lessons again.
+
+Each command runs in a process of its own, which is forked from this one. So it has imported already
+what most commands need, which takes longer than many of them.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
+import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import BinaryIO
 
 from lesson import Arguments, Lesson, LessonError, read, render, with_measured
 
+from memlab.cli.app import main as memlab
 from memlab.lessons.folder import command_environment, make_folder
 from memlab.roofline.documents.schema import run_schema
 
@@ -28,6 +34,20 @@ LESSONS, GALLERY = DOCS / "lessons", DOCS / "gallery"
 SCHEMA = DOCS / "run.schema.json"
 INDEX = "README.md"
 IMAGES = "images"
+
+FORK = multiprocessing.get_context("fork")
+IMPORTED = (
+    "memlab.cli.kernel_commands",
+    "memlab.device.emulation.device",
+    "memlab.drawing",
+    "memlab.roofline.plots.picture",
+    "memlab.roofline.reports.run",
+    "memlab.running",
+    "matplotlib.backends.backend_agg",
+    "pandas",
+    "typer._adapters",
+)
+"""Modules that are imported before processes are forked, with all that they import."""
 
 EXIT_FINDINGS = 1
 """The exit code of `memlab check` if there are findings."""
@@ -51,18 +71,17 @@ def main(numbers: Sequence[str] = ()) -> int:
         made = scratch / "gallery"
         (made / IMAGES).mkdir(parents=True)
         try:
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for module in IMPORTED:
+                importlib.import_module(module)
+            with ProcessPoolExecutor(os.cpu_count(), FORK) as pool:
                 # The last lessons run longest, so they start first.
-                pages = list(
-                    pool.map(
-                        lambda lesson: (
-                            page(lesson, scratch / lesson.name)
-                            if not numbers or lesson.name[:2] in numbers
-                            else _kept_page(lesson, scratch / lesson.name)
-                        ),
-                        lessons[::-1],
-                    )
-                )[::-1]
+                last_first = lessons[::-1]
+                folders = [scratch / lesson.name for lesson in last_first]
+                makers = [
+                    page if not numbers or lesson.name[:2] in numbers else _kept_page
+                    for lesson in last_first
+                ]
+                pages = list(pool.map(_call, makers, last_first, folders))[::-1]
         except LessonError as error:
             print(f"docs: {error}", file=sys.stderr)
             return 1
@@ -123,19 +142,54 @@ def run(arguments: Arguments, folder: Path) -> str:
         LessonError: If the exit code is not 0 (nor 1, which a check gives for findings).
     """
     settings = {"SOURCE_DATE_EPOCH": SOURCE_DATE_EPOCH, "NO_COLOR": "1", "PYTHONUTF8": "1"}
-    done = subprocess.run(
-        [Path(sys.executable).with_name("memlab"), *arguments],
-        cwd=folder,
-        env=command_environment(folder, os.environ) | settings,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
+    environment = command_environment(folder, os.environ) | settings
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        process = FORK.Process(
+            target=_become_command, args=(arguments, folder, environment, output, errors)
+        )
+        process.start()
+        process.join()
+        printed, messages = map(_text_of, (output, errors))
     accepted = (0, EXIT_FINDINGS) if arguments[0] == "check" else (0,)
-    if done.returncode not in accepted:
-        raise LessonError(f"memlab {' '.join(arguments)}: exit {done.returncode}: {done.stderr}")
+    if process.exitcode not in accepted:
+        raise LessonError(f"memlab {' '.join(arguments)}: exit {process.exitcode}: {messages}")
     # Lines are padded to the terminal's width; a page does not need the padding.
-    return "\n".join(line.rstrip() for line in (done.stdout + done.stderr).splitlines())
+    return "\n".join(line.rstrip() for line in (printed + messages).splitlines())
+
+
+def _become_command(
+    arguments: Arguments,
+    folder: Path,
+    environment: Mapping[str, str],
+    output: BinaryIO,
+    errors: BinaryIO,
+) -> None:
+    """Run a command, and end this process with its exit code.
+
+    Args:
+        arguments: The arguments after `memlab`.
+        folder: The working folder.
+        environment: All environment variables.
+        output: The file of what it prints.
+        errors: The file of its messages.
+    """
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.dup2(output.fileno(), 1)
+    os.dup2(errors.fileno(), 2)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8") for number in (1, 2))
+    sys.argv = ["memlab", *arguments]
+    sys.exit(memlab())
+
+
+def _text_of(file: BinaryIO) -> str:
+    file.seek(0)
+    return file.read().decode()
+
+
+def _call(make: Callable[[Lesson, Path], str], lesson: Lesson, folder: Path) -> str:
+    return make(lesson, folder)
 
 
 def _kept_page(lesson: Lesson, folder: Path) -> str:
