@@ -197,14 +197,14 @@ class Event(Record):
 class Access(Record):
     """The part of a warp in an event."""
 
-    base: int  # address of the first active lane without the instruction's offset, rounded down to
-    #            its sector
+    base: int  # address of the first active lane without the instruction's offset
     event: Int32  # number of its event
     sectors: Int32  # where its distinct sectors begin: ascending, counted from the line of the
     #                 first lane's address
     warp: Half
     count: Half  # how many sectors
     passes: Half  # of an atomic: see `sector_passes`
+    phase: Half  # the first active lane's byte in its sector
 
 
 class LastAccess(Record):

@@ -189,7 +189,8 @@ def record_access(context: Context, site: Site, warp: int, address: int) -> None
         return
     context.access_count = number + 1
     access = context.accesses[number]
-    access.base = address + unaligned_offset(site) & -SECTOR_BYTES
+    access.base = address + unaligned_offset(site)
+    access.phase = address + site.offset & SECTOR_BYTES - 1
     access.event, access.warp = last.event, warp
     access.sectors, access.count, access.passes = last.sectors, last.count, last.passes
 

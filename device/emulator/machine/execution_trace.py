@@ -52,7 +52,8 @@ class GlobalAccesses:
         run: The run of straight code, warp after warp, in which each event was; shape (events,).
         event: The event of each access, shape (accesses,).
         warp: Its warp.
-        base: The address of its first active lane, rounded down to its sector.
+        base: The address of its first active lane, without the instruction's offset.
+        phase: The byte of its first active lane in its sector.
         count: How many distinct sectors it touches.
         start: Where these begin in `offsets`.
         passes: The passes that the L2 needs for it if it is an atomic, over its sectors; else 0.
@@ -66,6 +67,7 @@ class GlobalAccesses:
     event: IntArray
     warp: IntArray
     base: IntArray
+    phase: IntArray
     count: IntArray
     start: IntArray
     passes: IntArray
@@ -88,6 +90,7 @@ class GlobalAccesses:
             event=self.event[kept],
             warp=owner * per_block + self.warp[kept] % per_block,
             base=self.base[kept],
+            phase=self.phase[kept],
             count=self.count[kept],
             start=self.start[kept],
             passes=self.passes[kept],
@@ -269,6 +272,7 @@ class ExecutionTrace(PathTrace):
             event=event,
             warp=accesses["warp"].astype(np.int64),
             base=accesses["base"],
+            phase=accesses["phase"].astype(np.int64),
             count=count,
             start=accesses["sectors"].astype(np.int64),
             passes=accesses["passes"].astype(np.int64),

@@ -38,6 +38,8 @@ NEIGHBORHOOD_BLOCKS = 5
 _WINDOWS = 256  # a window must be short compared with the reuse distance that a cache can hold
 _STORE, _CACHED, _GROUP = 2, 3, -1  # columns of the table in `build_access_stream`
 _KEYS = 2**62  # numbers of rows stay below this
+_UNEVEN_BYTES = 2 * SECTOR_BYTES
+"""By how much strides may differ from block to block."""
 _FOLLOWING_PARTS = 8
 """Segments that follow one another have lengths up to so many times the mean, or one in so many."""
 _GOLDEN_RATIO = (5**0.5 - 1) / 2
@@ -62,7 +64,9 @@ class AccessStream:
             executes.
         cached: Whether L1 keeps it, shape (rows,).
         copied: Whether a bulk copy to one block reads it, shape (rows,).
-        stride: Its stride in sectors per block in x, y and z; shape (rows, 3).
+        stride: Its stride in bytes per block in x, y and z; shape (rows, 3).
+        phase: The byte of its sector from which it moves by strides that are no whole sectors; else
+            0, as it does not matter; shape (rows,).
         low: The first sector of the array that it lies in, shape (rows,).
         high: The last one, shape (rows,).
         affine: Whether its address is an affine function of the block index, shape (rows,).
@@ -85,6 +89,7 @@ class AccessStream:
     cached: NDArray[np.bool_]
     copied: NDArray[np.bool_]
     stride: IntArray
+    phase: IntArray
     low: IntArray
     high: IntArray
     affine: NDArray[np.bool_]
@@ -189,9 +194,9 @@ def build_access_stream(
     window = event * windows // max(events, 1)
     rounds = number_rounds(program.steps, trace.index, trace.run, np.arange(events) == 0)
     issued = number_groups(program.steps, trace.index, rounds)
-    table = np.column_stack(
-        [window, rounds[event], store, cached, reads, copied, stride, affine, issued[event]]
-    )
+    phase = np.where((stride % SECTOR_BYTES).any(axis=1), trace.phase[access], 0)
+    columns = [window, rounds[event], store, cached, reads, copied, stride, affine, phase]
+    table = np.column_stack([*columns, issued[event]])
     count_of_access, sector = trace.count[access], sectors_of(trace, access)
     loads = store == 0
     all_loads = int(count_of_access[loads].sum())
@@ -216,6 +221,7 @@ def build_access_stream(
         cached=table[:, 3].astype(np.bool_),
         copied=table[:, 5].astype(np.bool_),
         stride=table[:, 6:9],
+        phase=table[:, 10],
         low=low,
         high=high,
         affine=table[:, 9].astype(np.bool_),
@@ -282,7 +288,7 @@ def _strides_of_first_block(
     first other warp at the same instruction, if all that can be compared there are affine.
 
     Returns:
-        Positions among the accesses; their instructions; their strides in sectors per block in x,
+        Positions among the accesses; their instructions; their strides in bytes per block in x,
         y and z, shape (accesses, 3); whether these hold for all blocks; and by how many sectors
         those that are not affine differ in the next block in launch order, NaN for others. The
         strides of those that are not affine are 0.
@@ -300,11 +306,10 @@ def _strides_of_first_block(
     found = of_block[:, of_block[0] >= 0]
     access, compared = found[0].astype(np.int64), (found >= 0).all(axis=0)
     instruction = trace.index[trace.event[access]]
-    base = trace.base[found] // SECTOR_BYTES
+    base = trace.base[found]
     differences = (base[1:4] - base[0]).T
     stride = differences * steps
-    # A stride that is no whole number of sectors is rounded differently from block to block.
-    affine = abs(base[4] - base[0] - differences @ times) <= 2
+    affine = abs(base[4] - base[0] - differences @ times) <= _UNEVEN_BYTES
     others = np.flatnonzero(~compared)
     if others.size:
         # By instruction: the first access that can be compared, and whether all these are affine.
@@ -316,7 +321,8 @@ def _strides_of_first_block(
         affine[others] = known[instruction[others]]
         stride[others] = stride[first[instruction[others]]]
     # In a grid that is one block wide in x, the next block in launch order is that in y, or z.
-    advance = np.where(~affine & compared, stride[:, np.flatnonzero(steps)[:1]].sum(axis=1), np.nan)
+    further = stride[:, np.flatnonzero(steps)[:1]].sum(axis=1) / SECTOR_BYTES
+    advance = np.where(~affine & compared, further, np.nan)
     stride[~affine] = 0
     return access, instruction, stride, affine, advance
 
@@ -445,7 +451,7 @@ def translate_sectors(stream: AccessStream, order: IntArray, busy: ActiveRegion)
         busy: The blocks that access memory.
     """
     distance = busy.coordinates(order) - np.array(stream.origin)
-    sectors: IntArray = stream.sector + distance @ stream.stride.T
+    sectors = stream.sector + shifts_of(stream, np.arange(len(stream.sector)), distance)
     if (sectors < stream.low).any() or (sectors > stream.high).any():
         sectors = stream.low + (sectors - stream.low) % (stream.high - stream.low + 1)
     shifted = np.flatnonzero(~stream.affine)
@@ -455,6 +461,21 @@ def translate_sectors(stream: AccessStream, order: IntArray, busy: ActiveRegion)
             stream.sector[shifted], stream.low[shifted], shifts[:, group], lines[group]
         )
     return sectors
+
+
+def shifts_of(stream: AccessStream, rows: IntArray, distance: IntArray) -> IntArray:
+    """By how many sectors blocks shift affine rows.
+
+    Args:
+        stream: The stream of one block.
+        rows: Numbers of the rows.
+        distance: The blocks' coordinates, less those of that block; shape (blocks, 3).
+
+    Returns:
+        Sectors, shape (blocks, rows).
+    """
+    moved: IntArray = (stream.phase[rows] + distance @ stream.stride[rows].T) // SECTOR_BYTES
+    return moved
 
 
 def wrap_sectors(sector: IntArray, low: IntArray, lines: IntArray, size: IntArray) -> IntArray:

@@ -26,6 +26,7 @@ from memlab.device.emulator.models.address_streams import (
     distinct,
     distinct_rows,
     shift_by_data,
+    shifts_of,
     translate_sectors,
     wrap_sectors,
 )
@@ -337,19 +338,23 @@ def _coalesced_share(
     share, later = np.ones((2, len(stream.sector)))
     alone = _lone_sectors(stream)
     following = np.arange(blocks, min(busy.blocks, blocks + geometry.wave))
+
+    def shifts(order: IntArray, row: IntArray) -> IntArray:
+        distance = busy.coordinates(order) - np.array(stream.origin)
+        return shifts_of(stream, row, distance)[:, 0]
+
     for group in _row_groups(stream, np.arange(blocks), busy):
         if not group.lines:
             asked = blocks * missed[group.rows].mean() / len(group.shifts)
             readers = min(max(asked, 1.0), geometry.multiprocessors)
             share[group.rows] = geometry.coalesced_reads(readers) / readers
-            stride = stream.stride[group.rows[0]]
-            neighbours = _equal_neighbours(busy.coordinates(following) @ stride)
+            neighbours = _equal_neighbours(shifts(following, group.rows[:1]))
             readers = max(neighbours * missed[group.rows].mean(), 1.0)
             rows = group.rows[stream.cached[group.rows] & ~alone[group.rows]]
             later[rows] = 1 / _merged(geometry.merged_later, np.asarray(readers))
             copied = group.rows[stream.copied[group.rows]]
             if geometry.copies is not None and copied.size:
-                shared = busy.coordinates(np.arange(blocks)) @ stride
+                shared = shifts(np.arange(blocks), copied[:1])
                 share[copied] = geometry.copies.first_reads(shared, geometry.multiprocessors)
                 later[copied] = geometry.copies.later_reads(share[copied[0]])
     if geometry.reads is not None:
@@ -383,7 +388,7 @@ def _merged_in_rounds(
         return MergedReads(1.0, 1.0)
     blocks = min(busy.blocks, MERGED_WAVES * geometry.wave)
     # One read stands for all rows of a round that have a stride, and so the same readers.
-    table = np.column_stack([stream.round[rows], stream.stride[rows]])
+    table = np.column_stack([stream.round[rows], stream.stride[rows], stream.phase[rows]])
     _, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
     group = group.reshape(-1)
     lines, _ = distinct_rows(np.stack([group, stream.sector[rows] // SECTORS_PER_LINE], axis=1))
@@ -396,8 +401,8 @@ def _merged_in_rounds(
     most = _MOST_READS if geometry.reads.between_barriers else _MOST_FREE_READS
     kept = number <= number[min(max(most // blocks, 1), len(rows)) - 1]
     rows, sectors, count, number = rows[kept], sectors[kept], count[kept], number[kept]
-    shifts = busy.coordinates(np.arange(blocks)) - np.array(stream.origin)
-    place = (stream.sector[rows] + shifts @ stream.stride[rows].T).reshape(-1)
+    distance = busy.coordinates(np.arange(blocks)) - np.array(stream.origin)
+    place = (stream.sector[rows] + shifts_of(stream, rows, distance)).reshape(-1)
     rounds = ReadRounds(
         starts=np.arange(blocks + 1) * len(rows),
         round=np.tile(number, blocks),
@@ -598,9 +603,11 @@ def _row_groups(stream: AccessStream, order: IntArray, busy: ActiveRegion) -> It
     """
     affine, by_data = np.flatnonzero(stream.affine), np.flatnonzero(~stream.affine)
     distance = busy.coordinates(order) - np.array(stream.origin)
-    strides, group = distinct_rows(stream.stride[affine])
-    for number, stride in enumerate(strides):
-        yield _RowGroup(affine[group == number], distinct(distance @ stride), 0)
+    moves = np.column_stack([stream.stride[affine], stream.phase[affine]])
+    different, group = distinct_rows(moves)
+    for number in range(len(different)):
+        rows = affine[group == number]
+        yield _RowGroup(rows, distinct(shifts_of(stream, rows[:1], distance)[:, 0]), 0)
     group, lines, shifts = shift_by_data(stream, by_data, order, busy)
     for number, size in enumerate(lines.tolist()):
         yield _RowGroup(by_data[group == number], distinct(shifts[:, number]), size)

@@ -277,6 +277,30 @@ def test_pages_that_a_table_names_are_read_where_they_lie(
     assert read.counters.dram_read_bytes == pytest.approx(once, rel=0.001 if executed else 0.15)
 
 
+@pytest.mark.parametrize("first", [0, 5])
+def test_blocks_that_share_a_sector_read_those_of_their_own_words(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A word for each block, eight to a sector: the array is read once, a sector by each block."""
+    monkeypatch.setattr(executed_addresses, "REPLAYED_LANE_INSTRUCTIONS", 0)
+    source = """extern "C" __global__ void k(const float *x, float *y)
+    {
+        y[blockIdx.x * blockDim.x + threadIdx.x] = x[blockIdx.x + FIRST];
+    }"""
+    blocks = 1000
+    x = Buffer("x", (blocks + first,), "float32", "in")
+    y = Buffer("y", (blocks * THREADS,), "float32", "out")
+    launch = launch_of(source.replace("FIRST", str(first)), x, y, blocks=blocks)
+    words = sectors(np.arange(first, first + blocks), 4, 0)
+
+    counters = run(launch).counters
+
+    assert counters.dram_read_bytes == pytest.approx(SECTOR * len(np.unique(words)), abs=SECTOR)
+    warps = THREADS // 32
+    assert counters.global_load_sectors == warps * blocks
+    assert counters.l1_read_sector_hits == pytest.approx((warps - 1) * blocks, rel=0.001)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_rows_of_a_large_sparse_matrix_are_read_once(
     seed: int, monkeypatch: pytest.MonkeyPatch
@@ -425,7 +449,7 @@ def test_a_warp_without_a_counterpart_has_the_stride_of_its_instruction() -> Non
     of_block = THREADS * 4 // SECTOR
     assert stream.affine.all()
     assert stream.sectors == len(stream.sector) == 2 * of_block
-    assert (stream.stride == (of_block, 0, 0)).all()
+    assert (stream.stride == (4 * THREADS, 0, 0)).all()
     x, y = execution.memory.allocations
     for array, store in ((x, False), (y, True)):
         first = array.address // SECTOR

@@ -127,6 +127,7 @@ def test_the_recorded_block_tells_which_sectors_are_stored_to_again() -> None:
         event=np.tile(np.arange(5), 2),
         warp=np.repeat([0, 1], 5),
         base=np.zeros(10, np.int64),
+        phase=np.zeros(10, np.int64),
         count=both,
         start=np.tile(np.cumsum(count) - count, 2),
         passes=np.zeros(10, np.int64),

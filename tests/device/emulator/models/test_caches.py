@@ -12,7 +12,7 @@ from memlab.device.emulator.models import address_streams, caches
 from memlab.device.emulator.models.address_streams import AccessStream, ActiveRegion
 from memlab.device.emulator.models.caches import CacheGeometry
 from memlab.device.emulator.models.read_merging import ReadMerging
-from memlab.device.properties import LINE_BYTES
+from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
 from memlab.kernels.launch import Dim3
 
 LINE_SECTORS = 4
@@ -93,7 +93,8 @@ def stream(
         reads=np.ones(rows, np.bool_),
         cached=np.ones(rows, np.bool_),
         copied=np.zeros(rows, np.bool_),
-        stride=np.array(strides).reshape(rows, 3),
+        stride=np.array(strides).reshape(rows, 3) * SECTOR_BYTES,
+        phase=np.zeros(rows, np.int64),
         low=np.zeros(rows, np.int64),
         high=np.full(rows, ENDLESS),
         affine=np.ones(rows, np.bool_),
@@ -144,6 +145,16 @@ def test_affine_accesses_have_the_stride_of_the_block() -> None:
     )
 
     assert moved.tolist() == [[100, 200], [106, 200], [253, 235]]
+
+
+def test_strides_of_less_than_a_sector_add_up() -> None:
+    """A word a block, from the sixth one of sector 100 on, and back from it."""
+    made = stream([0, 0], [100, 100], [(0, 0, 0)] * 2, phase=np.array([20, 20]))
+    made = replace(made, stride=np.array([(4, 0, 0), (-4, 0, 0)]))
+
+    moved = address_streams.translate_sectors(made, np.array([0, 2, 3, 11, 6]), all_of((12, 1, 1)))
+
+    assert moved.T.tolist() == [[100, 100, 101, 102, 101], [100, 100, 100, 99, 99]]
 
 
 def test_affine_accesses_stay_in_their_array() -> None:
