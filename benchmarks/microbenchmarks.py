@@ -84,6 +84,20 @@ COUNTED = {
         },
         cache_control="none",
     ),
+    "shared_additions": Counted(
+        "floats|doubles",
+        {
+            "compare_and_swaps": "smsp__inst_executed_op_shared_atom_dot_cas.sum",
+            "load_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+            "swap_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_atom.sum",
+            "load_conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+            "instrumented_load_wavefronts": (
+                "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"
+            ),
+            "sm_active_clocks": "sm__cycles_active.max",
+        },
+        cache_control="none",
+    ),
     "tile_reads": Counted(
         "tiles",
         {

@@ -22,6 +22,9 @@ SECTOR_BYTES = 32
 LINE_BYTES = 128
 """The bytes that one tag of L1 or L2 stands for: four sectors (ibid.)."""
 
+SHARED_BANKS = 32
+"""Banks of shared memory, of 4 bytes each (CUDA C++ Programming Guide, "Shared Memory")."""
+
 FLOP_PER_FMA = 2
 """A fused multiply-add counts as two floating-point operations."""
 

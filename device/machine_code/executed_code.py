@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from memlab.device.compiler.compile import CompiledKernel
 from memlab.device.emulator.machine.tally import Tally
@@ -31,10 +31,12 @@ class ExecutedCode:
     Attributes:
         graph: The machine code and its flow.
         executions: The executions of its blocks, edges and instructions.
+        attempts: Those of atomics that are loops, by their line of the PTX.
     """
 
     graph: FlowGraph
     executions: Executions
+    attempts: Mapping[int, Attempts] = field(default_factory=dict)
 
 
 def read_flow_graph(compiled: CompiledKernel, entry: str) -> FlowGraph:
@@ -75,7 +77,7 @@ def executed_code(
     executions = project(graph, profile)
     if executions is None:
         raise DisassemblyError("the flow of the machine code does not follow that of the PTX")
-    return ExecutedCode(graph, with_retries(executions, graph, attempts))
+    return ExecutedCode(graph, with_retries(executions, graph, attempts), attempts)
 
 
 def instruction_counters(

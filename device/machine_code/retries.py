@@ -1,7 +1,9 @@
 """Loops in the machine code of one instruction of the PTX, which lanes leave one after the other.
 
 `atom.shared.add.f32` loads the word, adds to it, and stores it by `ATOMS.CAST`, a compare-and-swap
-that succeeds for one lane. The others try again. The PTX shows nothing of these rounds.
+that succeeds for one lane of those whose words lie in one bank. The others try again: 32 lanes that
+add to words of one bank took 32 rounds on an H100, and random words as many as the fullest bank has
+lanes (docs/results/h100-shared-additions.csv). The PTX shows nothing of these rounds.
 """
 
 from __future__ import annotations
@@ -18,23 +20,27 @@ from memlab.device.machine_code.projection import Executions
 
 _COMPARE_AND_SWAP = "ATOMS.CAST"
 SWAP_WAVEFRONTS = 2.0
-"""Wavefronts of a compare-and-swap in shared memory. An H200 counted 55.4 M of `shared-floats-1`,
-which made 18.5 M loads and 18.5 M swaps (docs/results/h200-operations.csv)."""
+"""Wavefronts of a compare-and-swap in shared memory of 4 bytes per lane, whatever its words are; of
+8 bytes it takes twice as many (ibid.)."""
 
 
 @dataclass(frozen=True)
 class SharedAdditions:
-    """The additions of a block in shared memory that are such loops.
+    """The additions of some blocks in shared memory that are such loops.
 
     Attributes:
         lines: The line of the PTX of each.
-        words: By warp of the block and addition, the words of its executions in their order, shape
+        lanes_at_once: The lanes of each that the banks serve at the same time: 32 of 4 bytes.
+        words: By block, its warp and addition, the words of its executions in their order, shape
             (executions, 32); -1 of a lane that does not add. Words are numbered from 0. Empty if
             there are no additions.
+        banks: The bank of each word, of its first one if it has several.
     """
 
     lines: tuple[int, ...] = ()
-    words: tuple[tuple[NDArray[np.int64], ...], ...] = ()
+    lanes_at_once: tuple[int, ...] = ()
+    words: tuple[tuple[tuple[NDArray[np.int64], ...], ...], ...] = ()
+    banks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,11 +51,13 @@ class Attempts:
         warp: Rounds of the loop by the warp, until the last lane has succeeded.
         lane: Rounds of the loop by a lane.
         groups: Groups of lanes that leave the loop together.
+        excessive: Wavefronts of its loads in all rounds that bank conflicts cause.
     """
 
     warp: float = 1.0
     lane: float = 1.0
     groups: float = 1.0
+    excessive: float = 0.0
 
 
 def is_swap(step: MachineInstruction) -> bool:

@@ -24,6 +24,7 @@ from memlab.device.machine_code.retries import SWAP_WAVEFRONTS, is_swap, retried
 _OTHER_INSTRUCTIONS = (is_async_copy_store, is_matrix_load, is_matrix_store)
 _NAMES = {"load": "LDS", "store": "STS"}
 _WIDTH_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
+_BANK_BYTES = 4
 _COUNTED = ("requests", "wavefronts", "excessive")
 
 
@@ -82,10 +83,9 @@ def loads_of_atomics(executed: ExecutedCode, program: Program, tally: Tally) -> 
 
     `atom.shared.add.f32` is a loop that loads the word, computes, and stores it by `ATOMS.CAST`,
     which fails where another lane was first, in as many rounds as `retries` tells. An H100 counted
-    the bank conflicts at the loads. They become fewer with the lanes that are left.
+    the bank conflicts at the loads, which are those of the lanes that are left.
     """
     lines, by_line = retried_lines(executed.graph), _accesses_by_line(executed.graph)
-    _, lanes = _swaps(executed)
     made = sum(
         float(executed.executions.block_warps[block])
         for line in lines
@@ -93,9 +93,9 @@ def loads_of_atomics(executed: ExecutedCode, program: Program, tally: Tally) -> 
         if access.name == "LDS"
     )
     excessive = sum(
-        tally.excessive[index] * lanes[step.instruction.ptx_line] / tally.lanes[index]
+        tally.requests[index] * executed.attempts[step.instruction.ptx_line].excessive
         for index, step in enumerate(program.steps)
-        if tally.lanes[index] and _is_shared_atomic(step)
+        if step.instruction.ptx_line in executed.attempts and _is_shared_atomic(step)
     )
     return AccessCounts(
         requests=round(made),
@@ -108,7 +108,7 @@ def with_swaps(executed: ExecutedCode | DisassemblyError, program: Program, tall
     """Count the compare-and-swaps of atomics that are loops as their requests."""
     if isinstance(executed, DisassemblyError):
         return tally
-    warps, _ = _swaps(executed)
+    warps = _swaps(executed)
     requests, wavefronts, excessive = (
         list(column) for column in (tally.requests, tally.wavefronts, tally.excessive)
     )
@@ -116,21 +116,19 @@ def with_swaps(executed: ExecutedCode | DisassemblyError, program: Program, tall
         line = step.instruction.ptx_line
         if warps[line] and _is_shared_atomic(step):
             requests[index] = round(warps[line])
-            wavefronts[index] = round(SWAP_WAVEFRONTS * requests[index])
+            halves = max(step.counted_bytes / _BANK_BYTES, 1.0)
+            wavefronts[index] = round(SWAP_WAVEFRONTS * halves * requests[index])
             excessive[index] = 0
     return replace(tally, requests=requests, wavefronts=wavefronts, excessive=excessive)
 
 
-def _swaps(executed: ExecutedCode) -> tuple[Mapping[int, float], Mapping[int, float]]:
-    """How often warps and lanes execute the compare-and-swaps of atomics, by their line."""
-    executions = executed.executions
+def _swaps(executed: ExecutedCode) -> Mapping[int, float]:
+    """How often warps execute the compare-and-swaps of atomics, by their line."""
     warps = defaultdict[int, float](float)
-    lanes = defaultdict[int, float](float)
     for place, swap in enumerate(executed.graph.code.instructions):
         if is_swap(swap):
-            warps[swap.ptx_line] += float(executions.warps[place])
-            lanes[swap.ptx_line] += float(executions.lanes[place])
-    return warps, lanes
+            warps[swap.ptx_line] += float(executed.executions.warps[place])
+    return warps
 
 
 def _is_shared_atomic(step: DecodedInstruction) -> bool:

@@ -72,6 +72,17 @@ COUNTER_METRICS: Mapping[str, Mapping[str, int]] = {
 }
 """For each counter of memlab, the weights of Nsight Compute's metrics in its sum."""
 
+_SWAPS_METRIC = "smsp__inst_executed_op_shared_atom_dot_cas.sum"
+_WITH_SWAPS: Mapping[str, Mapping[str, int]] = {
+    "shared_load_wavefronts": {"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": 1},
+}
+"""The metrics of launches that compare and swap in shared memory.
+
+How often a loop of compare-and-swaps tries again depends on its timing. The metrics of instructions
+come from code that Nsight Compute has instrumented: under them an addition to a float took an H100
+19 times as long, and 64 warps tried a quarter as often (docs/results/h100-shared-additions.csv).
+That of the L1 counts up to 1% more there, for its arbitration."""
+
 _OF_CLUSTERS = ("distributed_shared_requests", "distributed_shared_sectors")
 """Counters that are 0 without clusters. GPUs that have none do not know their metrics, and ncu
 fails on a metric that it does not find."""
@@ -129,14 +140,15 @@ def profiling_timeout_s(timeout_s: float) -> float:
 
 
 def required_metrics(clusters: bool = False) -> tuple[str, ...]:
-    """The metrics that `COUNTER_METRICS` needs, and the kernel's time, without duplicates.
+    """The metrics that the counters need, and the kernel's time, without duplicates.
 
     Args:
         clusters: Whether the launch has thread block clusters.
     """
     counters = (name for name in COUNTER_METRICS if clusters or name not in _OF_CLUSTERS)
     needed = (metric for name in counters for metric in COUNTER_METRICS[name])
-    return tuple(dict.fromkeys((DURATION_METRIC, *needed)))
+    with_swaps = (metric for terms in _WITH_SWAPS.values() for metric in terms)
+    return tuple(dict.fromkeys((DURATION_METRIC, *needed, _SWAPS_METRIC, *with_swaps)))
 
 
 def ncu_command(
@@ -203,9 +215,11 @@ def counters_from_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
     Returns:
         Whole numbers by the names of `Counters`, and the kernel's time as `duration_s`, seconds.
     """
+    sources = (COUNTER_METRICS, _WITH_SWAPS) if metrics.get(_SWAPS_METRIC) else (COUNTER_METRICS,)
     counted: dict[str, float] = {
         name: round(sum(weight * metrics[metric] for metric, weight in terms.items()))
-        for name, terms in COUNTER_METRICS.items()
+        for terms_by_name in sources
+        for name, terms in terms_by_name.items()
         if all(metric in metrics for metric in terms)
     }
     if DURATION_METRIC in metrics:

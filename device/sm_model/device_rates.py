@@ -69,10 +69,10 @@ _PARTING_CLOCKS = 9.0
 """What a round of a loop takes more in which some of a warp's lanes leave it: a warp alone, of
 which 2 to 32 lanes add to a float in shared memory, took 95 clocks for each of them on an H200
 (`docs/results/h200-shared-floats.csv`), of which the instructions take 86."""
-_SWAP_CLOCKS = 10.0
-"""From the start of a compare-and-swap in shared memory until loads see what it stores: with this,
-the simulation makes as many of them as an H200 counted of 1 to 32 warps whose lanes add to floats
-that 1 to 32 of each warp share (ibid.)."""
+_SWAP_CLOCKS = 8.0
+"""From the start of a compare-and-swap in shared memory until loads see what it stores: of 4, 6, 7,
+8, 9 and 10, that with which the rounds and the clocks of the simulation are nearest to what an H200
+and an H100 counted of 2 to 64 warps (ibid. and `docs/results/h100-shared-additions.csv`)."""
 _CONSTANT_LINE_CLOCKS = 4.2
 """Clocks between the lines of constant memory that one SM gets: walks of 64 warps of an H100
 (`docs/results/h100-constant-walks.csv`)."""

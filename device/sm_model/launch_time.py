@@ -136,6 +136,7 @@ def _attempts(profile: LaunchProfile, rounds: Rounds) -> dict[int, Attempts]:
             warp=float(of["warp_rounds"] / of["executions"]),
             lane=float(of["lane_rounds"] / of["lanes"]),
             groups=float(of["groups"] / of["executions"]),
+            excessive=float(of["excessive"] / of["executions"]),
         )
         for line, of in zip(profile.additions.lines, rounds, strict=True)
         if of["lanes"]

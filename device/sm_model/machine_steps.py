@@ -35,7 +35,7 @@ from memlab.device.sm_model.pipes import (
     throttle_of,
 )
 from memlab.device.sm_model.profile import Access, LaunchProfile
-from memlab.device.sm_model.records import FENCES, NONE, READ_WINDOW_CLOCKS, SCHEDULERS, Kind, Unit
+from memlab.device.sm_model.records import FENCES, READ_WINDOW_CLOCKS, SCHEDULERS, Kind, Unit
 from memlab.device.sm_model.registers import register_reads
 from memlab.device.sm_model.simulation import CODE_LINE_BYTES, Steps, empty_steps
 
@@ -151,8 +151,8 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
             step["passes"] = max(step["passes"], WARP_SIZE / load_lanes)
         step["latency"] = max(issue.latency - BEFORE_L1_CLOCKS, 0.0)
         if is_swap(instruction):
-            # Lanes with one address take further rounds of the loop.
-            step["passes"] = access.passes + SWAP_WAVEFRONTS - 1
+            # Lanes with one bank take further rounds of the loop.
+            step["passes"] = SWAP_WAVEFRONTS * issue.width / 4
         elif instruction.name == "ATOMS" and access.sharing_lanes > 1:
             _share_address(step, instruction, access.sharing_lanes, properties)
         _set_levels(step, access, issue.width)
@@ -174,8 +174,9 @@ def _set_additions(steps: Steps, profile: LaunchProfile) -> None:
     for adding, line in enumerate(profile.additions.lines):
         for step, instruction in zip(steps, profile.code.instructions, strict=True):
             if instruction.ptx_line == line:
-                step["adds"] = instruction.name == "LDS"
-                step["adding"] = adding if is_swap(instruction) else NONE
+                step["loads_words"] = instruction.name == "LDS"
+                if step["loads_words"] or is_swap(instruction):
+                    step["adding"] = adding
 
 
 _OPERATING = (

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from memlab.device.emulator.codegen.records import Pointer, Record
 from memlab.device.emulator.models.repeated_stores import FARTHEST_STORE
+from memlab.device.properties import SHARED_BANKS
 
 SCHEDULERS = 4
 """Sub-cores of an SM, each of which issues one warp instruction a clock (CUDA C++ Programming
@@ -135,8 +136,8 @@ class Step(Record):
     remote_latency: float  # clocks from the last of them to the result
     groups: int  # of an AWAIT: the groups that may still be under way
     copies: int  # 1 for an asynchronous copy, which COMMIT covers, or a product that ends a group
-    adding: int  # the number of the additions that it is a compare-and-swap of; NONE
-    adds: int  # 1 where it loads what a compare-and-swap compares with
+    adding: int  # the number of the additions that it loads the words of, or swaps them; NONE
+    loads_words: int  # 1 where it loads them
     site: int  # the list of barrier operations that it takes the next one of; NONE
     line: int  # the 128-byte line of code that it lies in
     bank: int  # the line of constant memory at a fixed address that it reads; NONE
@@ -231,6 +232,7 @@ class Rounds(Record):
     warp_rounds: int
     lane_rounds: int
     groups: int  # rounds in which lanes succeeded
+    excessive: int  # wavefronts of the loads for bank conflicts
 
 
 class Machine(Record):
@@ -303,14 +305,21 @@ class Machine(Record):
     # Additions in shared memory that are loops of compare-and-swap.
     additions: int  # of the kernel
     added: Pointer[int]  # WARP_SIZE words of each execution, NONE of a lane that does not add
-    first_added: Pointer[int]  # by warp of a block and addition: its first execution; one item more
+    added_blocks: int  # blocks whose words are known
+    first_added: Pointer[int]  # by such a block, its warp, and addition: its first execution; one
+    # item more
     words: int  # of a block
+    bank_of: Pointer[int]  # by word
+    lanes_at_once: Pointer[int]  # by addition: lanes that the banks serve at the same time
     rounds: Pointer[Rounds]  # by addition
     parting_clocks: float  # that it takes a warp of whose lanes some leave a loop
     swap_clocks: float  # from the start of a compare-and-swap until others load what it stores
 
     # State.
     swapped: Pointer[float]  # by slot and word: when it was changed last
+    seen: Pointer[int]  # by word: the number of the last request that has it
+    requests: int  # to these words so far
+    served: Annotated[Pointer[int], SHARED_BANKS]  # words of each bank of one request
     turns: Pointer[int]  # by place of a warp and addition: its executions so far
     states: Pointer[Barrier]  # by slot and barrier
     cursors: Pointer[int]  # by place of a warp and site: the next operation

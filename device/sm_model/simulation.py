@@ -298,18 +298,21 @@ def _point_to_additions(
     warps: int,
 ) -> Rounds:
     """Describe the additions to the machine; return the records that it adds to."""
-    listed = [of for warp in additions.words for of in warp]
+    listed = [of for block in additions.words for warp in block for of in warp]
     empty = np.full((1, WARP_SIZE), NONE)
     added = np.ascontiguousarray(np.concatenate([*listed, empty]), np.int64)
-    words = int(added.max()) + 1
-    count = len(additions.lines)
+    words, count = len(additions.banks), len(additions.lines)
     rounds = np.zeros(count + 1, dtype_of(RoundsRecord))
     point("added", added)
     point("first_added", np.cumsum([0, *map(len, listed)]).astype(np.int64))
     point("rounds", rounds)
+    point("bank_of", np.array([*additions.banks, 0], np.int64))
+    point("lanes_at_once", np.array([*additions.lanes_at_once, 0], np.int64))
+    point("seen", np.zeros(words + 1, np.int64))
     point("swapped", np.full(slots * words + 1, -1.0))
     point("turns", np.zeros(slots * warps * count + 1, np.int64))
     machine["additions"], machine["words"] = count, words
+    machine["added_blocks"] = max(len(additions.words), 1)
     return rounds[:count]
 
 

@@ -44,12 +44,11 @@ from memlab.device.emulator.isa.values import (
     shaped,
     where,
 )
-from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
+from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, SHARED_BANKS, WARP_SIZE
 
 _GLOBAL, _SHARED, _LOCAL = map(SPACES.index, ("global", "shared", "local"))
 _BANK_BYTES = 4
-_BANKS = 32  # banks of shared memory (CUDA C++ Programming Guide, "Shared Memory")
-_BankLoads = Annotated[Value, (U8, _BANKS)]
+_BankLoads = Annotated[Value, (U8, SHARED_BANKS)]
 _RETURNED_BYTES = 128  # of lanes that are served at once, unless pairs of them share their words
 _WIDEST_BYTES = 16  # of a lane's access to shared memory in one instruction of the machine code
 _NO_WORD = 1 << 30  # stands for the words of inactive lanes; relative addresses end before
@@ -157,7 +156,7 @@ def _wavefronts(address: NarrowLanes, mask: Word, width: int) -> int:
 
     Of 32 lanes up to 4 bytes per lane, of 16 at 8 bytes, of 8 at 16 bytes, one run after the other.
     """
-    firsts, counts, loads = room(NarrowLanes), room(NarrowLanes), room(Byte, _BANKS)
+    firsts, counts, loads = room(NarrowLanes), room(NarrowLanes), room(Byte, SHARED_BANKS)
     run = min(_RETURNED_BYTES // min(width, _WIDEST_BYTES), WARP_SIZE)
     words = address >> 2 & splat(_NO_WORD - 1, S32)
     _find_words(words, mask, run, max(width >> 2, 1), firsts, counts)
@@ -179,7 +178,7 @@ def shared_cost(words: NarrowLanes, mask: Word, width: int, lanes_in_turn: Int32
     all active lanes need: so an H200 counted `bitonic-block`, to the unit, where about half of the
     lanes store 8 bytes (docs/results/README.md, "Shared memory").
     """
-    firsts, counts, loads = room(NarrowLanes), room(NarrowLanes), room(Byte, _BANKS)
+    firsts, counts, loads = room(NarrowLanes), room(NarrowLanes), room(Byte, SHARED_BANKS)
     run, width_words = _lanes_at_once(words, mask, width), max(width >> 2, 1)
     _find_words(words, mask, run, width_words, firsts, counts)
     first = firsts.to(Int32)
@@ -187,18 +186,18 @@ def shared_cost(words: NarrowLanes, mask: Word, width: int, lanes_in_turn: Int32
     while start < WARP_SIZE:
         _load_banks(loads, first, counts.to(Int32), start, run)
         load = loads.to(_BankLoads)[0]
-        ideal += (reduce(load.to(U16), "add") + _BANKS - 1) // _BANKS
+        ideal += (reduce(load.to(U16), "add") + SHARED_BANKS - 1) // SHARED_BANKS
         if lanes_in_turn:
-            loads.to(_BankLoads)[0] = splat(0, U8, _BANKS)
+            loads.to(_BankLoads)[0] = splat(0, U8, SHARED_BANKS)
             for lane in range(start, start + run):
                 if first[lane] != _NO_WORD:
                     for word in range(first[lane], first[lane] + width_words):
-                        loads[word & (_BANKS - 1)] += 1
+                        loads[word & (SHARED_BANKS - 1)] += 1
             load = loads.to(_BankLoads)[0]
         wavefronts += reduce(load, "umax")
         start += run
     words_used = reduce(counts[0], "add")
-    needed = (count_bits(mask) * width_words + _BANKS - 1) // _BANKS
+    needed = (count_bits(mask) * width_words + SHARED_BANKS - 1) // SHARED_BANKS
     ideal = ideal if ideal < needed else needed
     return cost_of(
         requests=1, wavefronts=wavefronts, excessive=wavefronts - ideal, words=words_used
@@ -233,10 +232,10 @@ def _load_banks(
     loads: Pointer[Byte], first: Pointer[Int32], count: Pointer[Int32], start: int, run: int
 ) -> None:
     """Count the words of each bank that a run of lanes accesses."""
-    loads.to(_BankLoads)[0] = splat(0, U8, _BANKS)
+    loads.to(_BankLoads)[0] = splat(0, U8, SHARED_BANKS)
     for lane in range(start, start + run):
         for word in range(first[lane], first[lane] + count[lane]):
-            loads[word & (_BANKS - 1)] += 1
+            loads[word & (SHARED_BANKS - 1)] += 1
 
 
 @compiled

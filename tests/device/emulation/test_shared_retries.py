@@ -7,6 +7,7 @@ import csv
 import numpy as np
 import pytest
 from launches import user_launch
+from numpy.typing import NDArray
 from paths import REPOSITORY
 
 from benchmarks.truth.cases import all_cases
@@ -20,6 +21,7 @@ from memlab.device.sm_model.simulation import Rates, Workload, empty_steps, run
 
 H200 = load_datasheet("h200")
 SMS, ADDITIONS = 132, 32
+ADDITIONS_TABLE = REPOSITORY / "docs" / "results" / "h100-shared-additions.csv"
 FLOATS = f"{REPOSITORY / 'benchmarks' / 'shared_floats.cu'}:floats"
 with (REPOSITORY / "docs" / "results" / "h200-shared-floats.csv").open(newline="") as file:
     COUNTED = {
@@ -43,7 +45,9 @@ def executed(found: Emulation, name: str) -> int:
     return sum(step.warps for step in found.listing if step.text.startswith(name))
 
 
-@pytest.mark.parametrize("case", [(32, 1, 1), (8, 4, 1), (4, 8, 8), (8, 16, 2), (32, 32, 1)])
+@pytest.mark.parametrize(
+    "case", [(32, 1, 1), (8, 4, 1), (4, 8, 8), (8, 16, 2), (32, 32, 1), (32, 8, 8)]
+)
 def test_compare_and_swaps_are_those_of_the_hardware(case: tuple[int, int, int]) -> None:
     sharing, warps, blocks = case
     found, clocks = floats(*case)
@@ -60,25 +64,59 @@ def test_compare_and_swaps_are_those_of_the_hardware(case: tuple[int, int, int])
     assert clocks == pytest.approx(float(row["sm_active_clocks"]), rel=0.12)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "sharing", "stride"),
+    [("floats", 1, 32), ("floats", 1, 2), ("floats", 4, 32), ("doubles", 1, 2)],
+)
+def test_lanes_of_one_bank_take_turns_as_an_h100_counted(
+    kernel: str, sharing: int, stride: int
+) -> None:
+    """A warp alone adds to words some of which share a bank."""
+    with ADDITIONS_TABLE.open(newline="") as file:
+        (row,) = (
+            row
+            for row in csv.DictReader(file)
+            if (row["kernel"], row["sharing_lanes"], row["stride"], row["warps"])
+            == (kernel, str(sharing), str(stride), "1")
+        )
+    words = f"--grid {SMS} --block 32 --arg u32={sharing} --arg u32={stride}"
+    own = " --arg u32=0" if kernel == "floats" else ""
+    out = f" --arg out:f{32 if kernel == 'floats' else 64}[{SMS * 32}]"
+    out += " --arg out:u64[1]" if kernel == "floats" else ""
+    source = f"{REPOSITORY / 'benchmarks' / 'shared_additions.cu'}:{kernel}"
+    launch = user_launch(source, (words + own + out).split())
+    found = emulate(launch, compile_launch(launch, H200.compute_capability), H200, 1).counters
+
+    assert found.shared_atomic_instructions == int(row["compare_and_swaps"])
+    assert found.shared_atomic_wavefronts == int(row["swap_wavefronts"])
+    assert found.shared_excessive_wavefronts == int(row["load_conflicts"])
+
+
+def adding(
+    turns: list[int], warps: list[int], lanes: list[int], addresses: list[int]
+) -> NDArray[np.int64]:
+    """Additions of 4 bytes."""
+    return np.array([turns, warps, lanes, addresses, [4] * len(lanes)])
+
+
 def test_lanes_of_one_warp_take_turns() -> None:
     """Three lanes on one word and one on another: three rounds, of 3, 2 and 1 of the three."""
-    turn, warp, lane, address = [0] * 4, [0] * 4, [0, 1, 2, 9], [64, 64, 64, 8]
-    additions = shared_additions({7: np.array([turn, warp, lane, address])}, 1)
+    additions = shared_additions([{7: adding([0] * 4, [0] * 4, [0, 1, 2, 9], [64, 64, 64, 8])}], 1)
 
-    assert additions.words[0][0][0, [0, 1, 2, 9]].tolist() == [1, 1, 1, 0]
-    assert (additions.words[0][0] >= 0).sum() == 4
+    assert additions.words[0][0][0][0, [0, 1, 2, 9]].tolist() == [1, 1, 1, 0]
+    assert (additions.words[0][0][0] >= 0).sum() == 4
     alone = Attempts(warp=3.0, lane=(3 + 2 + 1 + 1) / 4, groups=3.0)
     assert attempts_alone(additions) == {7: alone}
 
 
 def test_additions_are_listed_by_warp_and_turn() -> None:
     """Warp 1 adds to two words in turn, warp 0 to one of them once; warp 2 adds nothing."""
-    turn, warp, lane, address = [0, 0, 1], [0, 1, 1], [5, 5, 6], [4, 4, 12]
-    additions = shared_additions({3: np.array([turn, warp, lane, address])}, 3)
+    additions = shared_additions([{3: adding([0, 0, 1], [0, 1, 1], [5, 5, 6], [4, 4, 12])}], 3)
 
-    assert [len(of[0]) for of in additions.words] == [1, 2, 0]
-    assert additions.words[0][0][0, 5] == additions.words[1][0][0, 5] == 0
-    assert additions.words[1][0][1, 6] == 1
+    (block,) = additions.words
+    assert [len(of[0]) for of in block] == [1, 2, 0]
+    assert block[0][0][0, 5] == block[1][0][0, 5] == 0
+    assert block[1][0][1, 6] == 1
     assert attempts_alone(additions) == {3: Attempts()}
 
 
@@ -91,7 +129,7 @@ def loop(clocks_between: float, words: tuple[int, int]) -> tuple[float, float]:
     steps["kind"][:2], steps["unit"] = int(Kind.LOCAL), int(Unit.MEMORY)
     steps["unit"][2:] = int(Unit.MISCELLANEOUS)
     steps["latency"], steps["passes"] = 30, 1
-    steps["adds"], steps["adding"] = [1, 0, 0, 0], [-1, 0, -1, -1]
+    steps["loads_words"], steps["adding"] = [1, 0, 0, 0], [0, 0, -1, -1]
     steps["write"], steps["wait"] = [0, 0, -1, -1], [0, 1, 1, 0]
     tables = tuple((np.array([[word] + [-1] * 31]),) for word in words)
     work = Workload(
@@ -102,7 +140,7 @@ def loop(clocks_between: float, words: tuple[int, int]) -> tuple[float, float]:
         1.0,
         1,
         1,
-        additions=SharedAdditions((1,), tables),
+        additions=SharedAdditions((1,), (32,), (tables,), (0, 1)),
     )
     (rounds,) = run(work, Rates(warp_interval=clocks_between, swap_clocks=12)).rounds
     assert rounds["executions"] == rounds["lanes"] == rounds["groups"] == 2

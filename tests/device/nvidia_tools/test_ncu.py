@@ -198,3 +198,16 @@ def test_without_ncu_the_message_says_how_to_get_it(launch, monkeypatch) -> None
 
     with pytest.raises(ProfilerError, match="nsight-compute"):
         ncu.profile(launch)
+
+
+def test_retried_swaps_are_counted_by_the_l1() -> None:
+    """Code that Nsight Compute has instrumented tries again at other times."""
+    instrumented = "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"
+    of_l1 = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"
+    swaps = "smsp__inst_executed_op_shared_atom_dot_cas.sum"
+    metrics = {instrumented: 7.0, of_l1: 9.0}
+
+    assert {swaps, of_l1} <= set(ncu.required_metrics())
+    assert ncu.counters_from_metrics(metrics | {swaps: 3.0})["shared_load_wavefronts"] == 9
+    assert ncu.counters_from_metrics(metrics | {swaps: 0.0})["shared_load_wavefronts"] == 7
+    assert ncu.counters_from_metrics({instrumented: 7.0, swaps: 3.0})["shared_load_wavefronts"] == 7
