@@ -44,8 +44,10 @@ def number_groups(
     # An instruction that some trips skip has been executed less often than those beside it.
     passed = np.maximum.accumulate(part * count + passes)
     group = np.where(block < 0, np.arange(count), groups[index, copy])
-    _, number = np.unique(np.stack([passed, group]), axis=1, return_inverse=True)
-    numbers: IntArray = number.reshape(-1)
+    order = np.lexsort((group, passed))
+    differs = (np.diff(passed[order]) != 0) | (np.diff(group[order]) != 0)
+    numbers = np.empty(count, np.int64)
+    numbers[order] = np.concatenate([[0], np.cumsum(differs)])
     return numbers
 
 

@@ -190,12 +190,11 @@ def build_access_stream(
     access, instruction, stride, affine, advance = _strides_of_first_block(trace, blocks)
     kinds = np.array([_flags(program, at) for at in range(len(program.steps))], np.int64)
     store, cached, reads, copied = kinds.reshape(-1, 4)[instruction].T
-    event = trace.event[access]
-    window = event * windows // max(events, 1)
+    event, window = trace.event[access], np.arange(events) * windows // max(events, 1)
     rounds = number_rounds(program.steps, trace.index, trace.run, np.arange(events) == 0)
-    issued = number_groups(program.steps, trace.index, rounds)
+    issued = _of_several_windows(number_groups(program.steps, trace.index, rounds), window)
     phase = np.where((stride % SECTOR_BYTES).any(axis=1), trace.phase[access], 0)
-    columns = [window, rounds[event], store, cached, reads, copied, stride, affine, phase]
+    columns = [window[event], rounds[event], store, cached, reads, copied, stride, affine, phase]
     table = np.column_stack([*columns, issued[event]])
     count_of_access, sector = trace.count[access], sectors_of(trace, access)
     loads = store == 0
@@ -207,9 +206,8 @@ def build_access_stream(
     lowest = int(sector.min(initial=0))
     span = int(sector.max(initial=0)) - lowest + 1
     group, sector = np.divmod(distinct(group * span + (sector - lowest)), span)
-    table, sector = table[group], sector + lowest
-    kept = _first_of_equals(table, sector)
-    table, sector = table[kept], sector[kept]
+    kept = _first_of_equals(table, group, sector, span)
+    table, sector = table[group[kept]], sector[kept] + lowest
     low, high = _array_bounds(sector, arrays)
     return AccessStream(
         origin=(int(blocks[0][0]), int(blocks[0][1]), int(blocks[0][2])),
@@ -234,25 +232,40 @@ def build_access_stream(
     )
 
 
-def _first_of_equals(table: IntArray, sector: IntArray) -> IntArray:
-    """The rows of the stream: of a group's loads of a sector through the L1 that of the first.
+def _of_several_windows(group: IntArray, window: IntArray) -> IntArray:
+    """The group of each access; -1 if it lies in one window, whose accesses are a set anyway."""
+    if not len(group):
+        return group
+    first, last = np.full((2, int(group.max()) + 1), -1)
+    first[group[::-1]], last[group] = window[::-1], window  # of several, the last one stays
+    return np.where((first < last)[group], group, -1)
+
+
+def _first_of_equals(table: IntArray, row: IntArray, sector: IntArray, span: int) -> IntArray:
+    """The accesses that count: of a group's loads of a sector through the L1 the first one.
 
     Args:
-        table: The rows' columns in `build_access_stream`, in lexicographic order; shape (rows,
-            columns).
-        sector: Their sectors, shape (rows,).
+        table: The distinct rows of the columns in `build_access_stream`, in lexicographic order.
+        row: The row of each access, ascending; shape (accesses,).
+        sector: Its sector, from 0 up to, not including, `span`; shape (accesses,).
+        span: The end of the sectors.
+
+    Returns:
+        Positions among the accesses, ascending.
     """
-    rows = np.arange(len(sector))
-    is_load = (table[:, _STORE] == 0) & (table[:, _CACHED] == 1)
-    loads = rows[is_load]
-    _, number = distinct_rows(np.column_stack([table[loads, _STORE:], sector[loads]]))
-    _, first = np.unique(number, return_index=True)
-    rows = np.union1d(rows[~is_load], loads[first])
+    is_load = (table[:, _STORE] == 0) & (table[:, _CACHED] == 1) & (table[:, _GROUP] >= 0)
+    every = np.arange(len(row))
+    if not is_load.any():
+        return every
+    _, of_group = distinct_rows(table[:, _STORE:])
+    _, of_window = distinct_rows(table[:, :_GROUP])
+    loads = every[is_load[row]]
+    _, first = np.unique(of_group[row[loads]] * span + sector[loads], return_index=True)
+    kept = np.union1d(every[~is_load[row]], loads[first])
     # Those of several groups in one window.
-    _, number = distinct_rows(np.column_stack([table[rows, :_GROUP], sector[rows]]))
-    _, first = np.unique(number, return_index=True)
-    kept: IntArray = rows[np.sort(first)]
-    return kept
+    _, first = np.unique(of_window[row[kept]] * span + sector[kept], return_index=True)
+    found: IntArray = kept[np.sort(first)]
+    return found
 
 
 def sectors_of(trace: GlobalAccesses, access: IntArray | slice = slice(None)) -> IntArray:
