@@ -42,6 +42,7 @@ TIMED = (
     "constant_walks",
     "block_places",
     "shared_streams",
+    "shared_ends",
 )
 """Programs that print their table."""
 

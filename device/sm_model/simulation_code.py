@@ -136,9 +136,9 @@ def _schedule(m: Machine, scheduler: int, clock: float) -> None:
 def _longest_waiting(m: Machine, scheduler: int) -> int:
     """Of the warps that are about to add in shared memory, that which has waited longest.
 
-    64 warps of an H100 that keep the L1 busy with such additions, each to words of its own, ended
-    within 1% of their time (2026-11-28), not the youngest first. Other instructions were not
-    measured so.
+    64 warps of an H100 that keep the L1 busy with such additions, each to words of its own, end
+    within 6% of their time; with other accesses to shared memory those of the first blocks end in
+    half of it (`docs/results/h100-shared-ends.csv`).
     """
     best, since, number = 0 + NONE, _NEVER, scheduler
     while number < m.slots * m.warps_per_block:
