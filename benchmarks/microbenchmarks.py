@@ -43,6 +43,8 @@ TIMED = (
     "block_places",
     "shared_streams",
     "shared_ends",
+    "replaced_lines",
+    "missed_loads",
 )
 """Programs that print their table."""
 
@@ -142,6 +144,19 @@ COUNTED = {
             "load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
             "l1_hits": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum",
             "duration_ns": "gpu__time_duration.sum",
+        },
+    ),
+    "stored_parts": Counted(
+        "local_parts|global_parts",
+        {
+            "local_load_sectors": "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum",
+            "local_store_sectors": "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum",
+            "load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+            "store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+            "l1_hits": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum",
+            "l1_sectors": "l1tex__m_xbar2l1tex_read_sectors.sum",
+            "l2_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+            "l2_writes": "lts__t_sectors_srcunit_tex_op_write.sum",
         },
     ),
     "short_tiles": Counted(
