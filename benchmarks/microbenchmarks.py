@@ -171,6 +171,15 @@ COUNTED = {
             "duration_ns": "gpu__time_duration.sum",
         },
     ),
+    "few_blocks": Counted(
+        "tiles|walk|pairs|strips",
+        {
+            "l1_sectors": "l1tex__m_xbar2l1tex_read_sectors.sum",
+            "l2_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+            "l2_hits": "lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum",
+            "duration_ns": "gpu__time_duration.sum",
+        },
+    ),
     "merged_stores": Counted(
         "stores|bursts",
         {

@@ -31,6 +31,7 @@ COUNTED_BY = (
     "l2_merged_reads_by_sms",
     "l2_merged_later_reads",
     "l2_merging_sms",
+    "gpcs_by_sms",
     "l2_most_merged_copies",
     "l2_merged_apart_share",
     "l2_coalescer_clocks",

@@ -83,7 +83,7 @@ def cache_geometry(
         ),
         copies=CopyMerging.of(properties, cluster_blocks),
         merged_later=_merged_later(properties.l2_merged_later_reads, resident_blocks, waves),
-        reads=paces if blocks >= multiprocessors else None,
+        reads=paces,
         paces=paces,
     )
 
@@ -171,7 +171,9 @@ def _model_once(
     )
     if lines is not None and len(lines.place):
         if by_chance:
-            reads = geometry.reads if waits else None
+            one_wave = execution.launch.blocks <= geometry.wave
+            by_warps = geometry.reads is not None and one_wave and not geometry.reads.in_turn
+            reads = geometry.reads if waits or by_warps else None
             geometry = replace(geometry, merged_by_readers=(), reads=reads, in_step=False)
         return _by_replay(execution, tally, counters, lines, geometry)
     if not waits:
@@ -203,7 +205,7 @@ def suit_blocks(
         geometry = replace(geometry, merged_later=(), paces=None)
     elif together > _MOST_RESIDENT:
         geometry = replace(geometry, reads=None, paces=None)
-    elif blocks > caches.MERGED_WAVES * geometry.wave:
+    elif not geometry.multiprocessors <= blocks <= caches.MERGED_WAVES * geometry.wave:
         geometry = replace(geometry, reads=None)
     issue = counters.warp_instructions / SCHEDULERS / blocks
     clocks = max(issue, _pass_clocks(counters, blocks))

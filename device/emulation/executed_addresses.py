@@ -121,13 +121,14 @@ def _joined(execution: Execution, chunks: list[ChunkLines], factor: int) -> Line
     """The accesses of all chunks, by their blocks' positions in launch order."""
     warps = execution.grid.padded_threads // WARP_SIZE
     words = -(-execution.program.local_bytes // _LOCAL_WORD_BYTES)
-    block, time, index, place, ends = [], [], [], [], []
+    block, of_warp, time, index, place, ends = [], [], [], [], [], []
     done = 0
     for chunk in chunks:
         accesses, last = chunk.accesses, chunk.last_runs.reshape(-1, warps).max(axis=1)
         of_block, warp = np.divmod(accesses["warp"].astype(np.int64), warps)
         is_local = accesses["place"] >= LOCAL_LINES * _PLACES
         block.append(of_block + done)
+        of_warp.append(warp)
         time.append(accesses["run"].astype(np.int64))
         index.append(accesses["index"])
         place.append(accesses["place"] + np.where(is_local, warp * words * _PLACES, 0))
@@ -141,4 +142,5 @@ def _joined(execution: Execution, chunks: list[ChunkLines], factor: int) -> Line
         ends=np.concatenate(ends),
         factor=factor,
         local_lines=warps * words,
+        warp=np.concatenate(of_warp),
     )

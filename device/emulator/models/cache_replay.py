@@ -72,6 +72,7 @@ class LineAccesses:
         ends: When each block ends, in steps since it began; shape (blocks,).
         factor: One line in so many is in the sample.
         local_lines: Lines of local memory that a block has; they are numbered from `LOCAL_LINES`.
+        warp: Each access's warp in its block, shape (accesses,); of blocks of one warp none.
     """
 
     block: IntArray
@@ -81,6 +82,7 @@ class LineAccesses:
     ends: IntArray
     factor: int
     local_lines: int
+    warp: IntArray | None = None
 
 
 @dataclass(frozen=True)
@@ -298,6 +300,12 @@ def _merged(
     """
     if geometry.reads is None:
         return MergedReads(1.0, 1.0)
+    by_warps = not geometry.reads.between_barriers and not geometry.reads.in_turn
+    if by_warps and len(accesses.ends) <= geometry.wave:  # as they were measured
+        rounds = _rounds_of_warps(accesses, kinds, is_read, geometry)
+        return merge_reads(
+            rounds, geometry.reads, geometry.multiprocessors, geometry.resident_blocks
+        )
     blocks = min(len(accesses.ends), MERGED_WAVES * geometry.wave)
     kept = np.flatnonzero(is_read[accesses.index] & (accesses.block < blocks))
     every = -(-len(kept) // _MERGED_LINES)
@@ -325,16 +333,78 @@ def _merged(
     else:
         number = np.cumsum(starts | (np.diff(time, prepend=-1) != 0)) - 1
     sectors = _BITS[accesses.place[kept] & _PLACES - 1]
+    reads = np.searchsorted(block, np.arange(blocks + 1))
     rounds = ReadRounds(
-        starts=np.searchsorted(block, np.arange(blocks + 1)),
+        starts=reads,
         round=number,
         place=place,
         unit=_units(place, geometry),
         sectors=np.add.reduceat(sectors, read) if len(read) else np.zeros(0),
         lines=np.diff(np.append(read, len(kept))) * float(accesses.factor * max(every, 1)),
         work=_work(block, time, number, accesses.ends),
+        work_before=(np.diff(reads) == 0).astype(np.float64),  # all of those whose reads hit
     )
     return merge_reads(rounds, geometry.reads, geometry.multiprocessors, geometry.resident_blocks)
+
+
+def _rounds_of_warps(
+    accesses: LineAccesses,
+    kinds: NDArray[np.int32],
+    is_read: NDArray[np.bool_],
+    geometry: CacheGeometry,
+) -> ReadRounds:
+    """What the warps of the first blocks read, and have not read before.
+
+    A line that another warp of the multiprocessor has asked for hits the L1.
+    """
+    blocks = min(len(accesses.ends), MERGED_WAVES * geometry.wave)
+    reads = np.flatnonzero(is_read[accesses.index] & (accesses.block < blocks))
+    opens = accesses.ends[:blocks].copy()  # when a block first reads
+    readers, first = np.unique(accesses.block[reads], return_index=True)
+    opens[readers] = accesses.time[reads[first]]
+    warp = np.zeros(1, np.int64) if accesses.warp is None else accesses.warp
+    warps = int(warp.max(initial=0)) + 1
+    reader = accesses.block * warps + warp
+    line, sectors = accesses.place >> SECTORS_PER_LINE, accesses.place & _PLACES - 1
+    own = line[reads]
+    own = own + reader[reads] * (int(own.max(initial=0)) + 1)
+    is_cached = kinds[accesses.index] != cache_code.LOAD_BYPASSING_L1
+    fresh = _fresh(own * _PLACES + sectors[reads], np.arange(len(reads)))
+    sectors[reads] = np.where(is_cached[reads], fresh, sectors[reads])  # the others hit the L1
+    kept = reads[sectors[reads] > 0]
+    every = -(-len(kept) // _MERGED_LINES)
+    if every > 1:
+        kept = kept[hash_lines(line[kept]) % every == 0]
+    kept = kept[np.argsort(reader[kept], kind="stable")]
+    starts = np.searchsorted(reader[kept], np.arange(blocks * warps + 1))
+    begins = np.ones(len(kept), np.bool_)
+    begins[1:] = (np.diff(reader[kept]) != 0) | (np.diff(accesses.time[kept]) != 0)
+    number = np.cumsum(begins) - 1
+    begin = np.flatnonzero(begins)
+    lines = np.arange(len(kept)) - begin[number]
+
+    ends, opens = np.repeat(accesses.ends[:blocks], warps), np.repeat(opens, warps)
+    mean = max(float((ends - opens).mean()), 1.0) if blocks else 1.0
+    time, of = accesses.time[kept[begin]], reader[kept[begin]]
+    place = line[kept] * _PLACES + sectors[kept]
+    until = np.append(time[1:], 0)
+    is_last = np.diff(of, append=-1) != 0
+    until[is_last] = ends[of[is_last]]
+    before = (ends - opens).astype(np.float64)
+    reading = starts[1:] > starts[:-1]
+    before[reading] = accesses.time[kept[starts[:-1][reading]]] - opens[reading]
+    return ReadRounds(
+        starts=starts,
+        round=number,
+        place=place,
+        unit=_units(place, geometry),
+        sectors=_BITS[sectors[kept]].astype(np.float64),
+        lines=1.0 + lines * accesses.factor * max(every, 1),
+        work=((until - time) / mean)[number],
+        warps=warps,
+        work_before=before / mean,
+        cached=is_cached[kept],
+    )
 
 
 def _reads_of_arrays(

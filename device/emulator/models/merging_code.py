@@ -1,10 +1,11 @@
-"""Blocks that read and compute in turns, and the coalescers of their reads, as machine code.
+"""Readers that read and compute in turns, and the coalescers of their reads, as machine code.
 
-A block asks for all reads of a round at once, waits for the last one, and computes. The blocks of
-a multiprocessor share its clocks: the oldest of those that have work to do is served, or where they
-queue for the L1, all in turn. Of the reads
-of a sector by a group of multiprocessors, those that come to its coalescer before the data of the
-first one get what it brings.
+A reader is a block whose threads wait for one another, or a warp of one whose threads do not. It
+asks for all reads of a round at once, waits for the last one, and computes. The readers of a
+multiprocessor share its clocks: the oldest of those that have work to do is served, or where they
+queue for the L1, all in turn. What one of its warps has asked for, another one does not ask for
+again. Of the reads of a sector by a group of multiprocessors, those that come to its coalescer
+before the data of the first one get what it brings.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from typing import Any
 
 from memlab.device.emulator.codegen.compiled import compiled
 from memlab.device.emulator.codegen.llvm import library_of
-from memlab.device.emulator.codegen.records import Int32, Pointer, Record
+from memlab.device.emulator.codegen.records import Byte, Int32, Pointer, Record
 from memlab.device.emulator.models.clocks import later
 
+_HASH = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
+_HASH_SHIFT = 20
 _HAS_ENDED = 1  # the version of a block's event by which it makes room for another one
 
 
@@ -26,7 +29,7 @@ class Event(Record):
     """Something that happens."""
 
     time: float  # clocks
-    number: int  # the block whose data comes, or the complement of the SM that has computed
+    number: int  # the reader whose data comes, or the complement of the SM that has computed
     version: int  # of the SM's computations: an older one has become void; or `_HAS_ENDED`
 
 
@@ -34,20 +37,37 @@ class Multiprocessor(Record):
     """An SM."""
 
     group: Int32  # that shares a coalescer
-    count: Int32  # how many blocks compute
+    count: Int32  # how many readers compute
     computing: Pointer[Int32]  # these, the oldest first
     since: float  # when their work was brought up to date
     version: int
 
 
-class Block(Record):
-    """A block."""
+class Reader(Record):
+    """A block whose threads wait for one another, or a warp."""
 
     next: int  # its next read
     end: int  # that behind its last one
+    work: float  # clocks that it computes next, alone
     left: float  # of these
+    block: int
+
+
+class Block(Record):
+    """A block."""
+
+    first: int  # of its readers
+    end: int  # that behind its last one
+    live: int  # how many of them have not ended
     multiprocessor: int
     begun: float  # when it starts, clocks
+
+
+class Held(Record):
+    """What an L1 has asked for."""
+
+    key: int  # of a place and a multiprocessor, from 1; 0 for none
+    arrival: float  # when the data comes
 
 
 class UnderWay(Record):
@@ -61,9 +81,10 @@ class UnderWay(Record):
 class Merging(Record):
     """A simulation."""
 
-    events: Pointer[Event]  # a heap: room for three for each block and each read
+    events: Pointer[Event]  # a heap: room for three for each round of a reader, one for a block
     event_count: int
     multiprocessors: Pointer[Multiprocessor]
+    readers: Pointer[Reader]
     blocks: Pointer[Block]
     block_count: int
     started: int
@@ -75,9 +96,12 @@ class Merging(Record):
     sectors: Pointer[float]  # by read
     rests: Pointer[float]  # by read: clocks from the first to the last of its lines, in the L2
     memory_rests: Pointer[float]  # the same of lines in DRAM
-    work: Pointer[float]  # by read: clocks that its block computes after the round, alone
+    work: Pointer[float]  # by read: clocks that its reader computes after the round, alone
+    cached: Pointer[Byte]  # by read: whether the L1 can have it; else it is known to miss
     place_count: int
     under_way: Pointer[UnderWay]  # by group and place
+    held: Pointer[Held]  # a table of hashes
+    held_bits: int  # of the number of its entries
     arrivals: Pointer[float]  # by unit: when the L2 has it; negative for never asked
     normals: Pointer[float]  # of the standard normal distribution, used in turn
     normal_count: int
@@ -88,13 +112,13 @@ class Merging(Record):
     deviation: float
     memory_latency: float  # of DRAM, clocks
     memory_deviation: float
-    pace_deviation: float  # of the clocks that a block computes, relative, by each other that does
+    pace_deviation: float  # of the clocks that one computes, relative, by each other that does
     start_clocks: float  # between starts of blocks
     duration_deviation: float  # of the time from the start of a block to its end, relative
-    in_turn: int  # 1 where the blocks of an SM share its clocks, 0 where it serves the oldest
+    in_turn: int  # 1 where the readers of an SM share its clocks, 0 where it serves the oldest
     asked: Pointer[float]  # sectors that blocks of the first wave, and later ones, ask for
     read: Pointer[float]  # those of them that the L2 reads
-    asked_at: Pointer[float]  # by read: when its block asks for it, clocks
+    asked_at: Pointer[float]  # by read: when its reader asks for it, clocks
 
 
 @cache
@@ -182,48 +206,72 @@ def ask(state: Merging, number: int, time: float, read: int) -> float:
 
 
 @compiled
+def find(state: Merging, key: int) -> int:
+    """Where the table of what the L1s have asked for has a key, or has room for it."""
+    last = (1 << state.held_bits) - 1
+    entry = key * _HASH >> _HASH_SHIFT & last
+    while state.held[entry].key != 0 and state.held[entry].key != key:
+        entry = entry + 1 & last
+    return entry
+
+
+@compiled
+def ask_l1(state: Merging, number: int, time: float, read: int) -> float:
+    """Ask the L1 for a place: the time at which its data is there."""
+    if state.cached[read] == 0:
+        return ask(state, number, time, read)
+    key = state.blocks[number].multiprocessor * state.place_count + state.places[read] + 1
+    held = state.held[find(state, key)]
+    if held.key == 0:
+        held.key = key
+        held.arrival = ask(state, number, time, read)
+    return later(held.arrival, time)
+
+
+@compiled
 def read_round(state: Merging, number: int, time: float) -> None:
-    """Ask for what a block reads in its next round."""
-    block = state.blocks[number]
+    """Ask for what a reader reads in its next round."""
+    reader = state.readers[number]
     arrival = time
-    if block.next < block.end:
-        now = state.rounds[block.next]
-        while block.next < block.end and state.rounds[block.next] == now:
-            state.asked_at[block.next] = time
-            arrival = later(arrival, ask(state, number, time, block.next))
-            block.next += 1
+    if reader.next < reader.end:
+        now = state.rounds[reader.next]
+        while reader.next < reader.end and state.rounds[reader.next] == now:
+            state.asked_at[reader.next] = time
+            arrival = later(arrival, ask_l1(state, reader.block, time, reader.next))
+            reader.next += 1
+        reader.work = state.work[reader.next - 1]
     push(state, arrival, number, 0)
 
 
 @compiled
 def compute(state: Merging, sm: Multiprocessor, time: float) -> None:
-    """Bring the work of an SM's blocks up to date: the oldest is served, or all are in turn."""
+    """Bring the work of an SM's readers up to date: the oldest is served, or all are in turn."""
     if state.in_turn == 1:
         for place in range(sm.count):
-            state.blocks[sm.computing[place]].left -= (time - sm.since) / float(sm.count)
+            state.readers[sm.computing[place]].left -= (time - sm.since) / float(sm.count)
     elif sm.count > 0:
-        state.blocks[sm.computing[0]].left -= time - sm.since
+        state.readers[sm.computing[0]].left -= time - sm.since
     sm.since = time
 
 
 @compiled
 def first_to_end(state: Merging, sm: Multiprocessor) -> int:
-    """The place of the block that ends its work first among those that compute."""
+    """The place of the reader that ends its work first among those that compute."""
     first = 0
     if state.in_turn == 1:
         for place in range(sm.count):
-            if state.blocks[sm.computing[place]].left < state.blocks[sm.computing[first]].left:
+            if state.readers[sm.computing[place]].left < state.readers[sm.computing[first]].left:
                 first = place
     return first
 
 
 @compiled
 def expect(state: Merging, number: int) -> None:
-    """Expect the end of the work of the block that is served, or of the one that has least."""
+    """Expect the end of the work of the reader that is served, or of the one that has least."""
     sm = state.multiprocessors[number]
     sm.version += 1
     if sm.count > 0:
-        left = later(state.blocks[sm.computing[first_to_end(state, sm)]].left, 0.0)
+        left = later(state.readers[sm.computing[first_to_end(state, sm)]].left, 0.0)
         if state.in_turn == 1:
             left *= float(sm.count)
         push(state, sm.since + left, -1 - number, sm.version)
@@ -231,14 +279,12 @@ def expect(state: Merging, number: int) -> None:
 
 @compiled
 def begin_work(state: Merging, number: int, time: float) -> None:
-    """A block has its data, and computes."""
-    block = state.blocks[number]
-    sm = state.multiprocessors[block.multiprocessor]
+    """A reader has its data, and computes."""
+    reader = state.readers[number]
+    at = state.blocks[reader.block].multiprocessor
+    sm = state.multiprocessors[at]
     noise = state.pace_deviation * float(sm.count)
-    clocks = 0.0
-    if block.next > 0:
-        clocks = state.work[block.next - 1]
-    block.left = later(clocks * (1.0 + noise * normal(state)), 0.0)
+    reader.left = later(reader.work * (1.0 + noise * normal(state)), 0.0)
     compute(state, sm, time)
     place = sm.count
     sm.count += 1
@@ -246,38 +292,45 @@ def begin_work(state: Merging, number: int, time: float) -> None:
         sm.computing[place] = sm.computing[place - 1]
         place -= 1
     sm.computing[place] = number
-    expect(state, block.multiprocessor)
+    expect(state, at)
 
 
 @compiled
 def end_work(state: Merging, number: int, time: float) -> None:
-    """A block has computed, and reads on, or ends."""
+    """A reader has computed, and reads on, or ends; a block ends with its last reader."""
     sm = state.multiprocessors[number]
     compute(state, sm, time)
     first = first_to_end(state, sm)
-    block = sm.computing[first]
+    reader = sm.computing[first]
     sm.count -= 1
     for place in range(first, sm.count):
         sm.computing[place] = sm.computing[place + 1]
-    if state.blocks[block].next < state.blocks[block].end:
-        read_round(state, block, time)
+    if state.readers[reader].next < state.readers[reader].end:
+        read_round(state, reader, time)
     else:
-        longer = state.duration_deviation * normal(state)
-        lasts = (time - state.blocks[block].begun) * later(longer, -longer)
-        push(state, time + lasts, block, _HAS_ENDED)
+        block = state.blocks[state.readers[reader].block]
+        block.live -= 1
+        if block.live == 0:
+            longer = state.duration_deviation * normal(state)
+            lasts = (time - block.begun) * later(longer, -longer)
+            push(state, time + lasts, state.readers[reader].block, _HAS_ENDED)
     expect(state, number)
 
 
 @compiled
 def start(state: Merging, number: int, time: float) -> None:
     """Start the next block on an SM: blocks start one after the other."""
-    block = state.started
+    block = state.blocks[state.started]
     state.started += 1
-    begun = later(time, state.next_start)
-    state.next_start = begun + state.start_clocks
-    state.blocks[block].multiprocessor = number
-    state.blocks[block].begun = begun
-    read_round(state, block, begun)
+    block.multiprocessor = number
+    block.begun = later(time, state.next_start)
+    block.live = block.end - block.first
+    state.next_start = block.begun + state.start_clocks
+    for reader in range(block.first, block.end):
+        if state.readers[reader].work > 0.0:
+            push(state, block.begun, reader, 0)
+        else:
+            read_round(state, reader, block.begun)
 
 
 @compiled(exported=True)

@@ -1,16 +1,17 @@
-"""How the L2's request coalescer merges reads of blocks that wait for their data together.
+"""How the L2's request coalescer merges reads that multiprocessors make at about the same time.
 
-Blocks read in rounds: those whose threads meet at barriers what lies between two of these, others
-load by load. Where the multiprocessors of a group (GPC)
-read a place within some clocks, the first read serves up to some number of them, and all go on with
-the data at one time: so they stay in step. What takes them apart is simulated: reads that are not
-merged come after latencies of their own, and blocks that share a multiprocessor delay each other.
-Misses of the L2 can be joined for longer, which brings blocks together again.
+Blocks whose threads meet at barriers read in rounds, from one barrier to the next, others load by
+load: as one, or where issue slots and not the L1 bound them, each warp by itself. Where the
+multiprocessors of a group (GPC) read a place within some clocks, the first read serves up to some
+number of them, and all go on with the data at one time: so they stay in step. What takes them apart
+is simulated: reads that are not merged come after latencies of their own, and those that share a
+multiprocessor delay each other. Misses of the L2 can be joined for longer, which brings blocks
+together again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,18 +23,21 @@ from memlab.device.emulator.models import merging_code
 from memlab.device.emulator.models.address_streams import IntArray
 from memlab.device.properties import DeviceProperties
 
-_EVENT, _SM, _BLOCK, _UNDER_WAY, _MERGING = map(
+_EVENT, _SM, _READER, _BLOCK, _HELD, _UNDER_WAY, _MERGING = map(
     dtype_of,
     (
         merging_code.Event,
         merging_code.Multiprocessor,
+        merging_code.Reader,
         merging_code.Block,
+        merging_code.Held,
         merging_code.UnderWay,
         merging_code.Merging,
     ),
 )
 _NORMALS = 1 << 12
 _FLOAT = np.float64
+_TPC_SMS = 2
 DURATION_DEVIATION = 0.16
 """The standard deviation of the time of short blocks that read DRAM, over that time: 0.155 to 0.187
 with 2 to 8 blocks on an SM (benchmarks/block_places.cu, H100 80GB HBM3 at 1980 MHz, 2026-11-27).
@@ -45,7 +49,8 @@ class ReadMerging:
     """When reads are merged, and what takes blocks out of step.
 
     Attributes:
-        groups: The group of each multiprocessor, in the order in which a launch gives them blocks.
+        units: Where a launch places blocks: how many multiprocessors each unit has, and their
+            group; the units in the order in which it fills them.
         most: Reads of one place that become one.
         coalescer_clocks: From a multiprocessor to the coalescer and back. A read can be joined as
             long as its data has not come back to the coalescer.
@@ -60,11 +65,11 @@ class ReadMerging:
         start_clocks: Between the starts of two blocks.
         block_clocks: What a block takes of a multiprocessor's time in all.
         between_barriers: Whether a round lies between two barriers. Else it is a single load.
-        in_turn: Whether the blocks of a multiprocessor advance alike, because their accesses queue
-            for the L1. Else it serves the oldest.
+        in_turn: Whether those on a multiprocessor advance alike, because their accesses queue for
+            the L1. Else it serves the oldest.
     """
 
-    groups: tuple[int, ...]
+    units: tuple[tuple[int, int], ...]
     most: int
     coalescer_clocks: float
     rests: tuple[tuple[float, float], ...]
@@ -82,7 +87,7 @@ class ReadMerging:
     @classmethod
     def of(cls, properties: DeviceProperties) -> ReadMerging | None:
         """Of a device; None where a figure is unknown."""
-        sizes = sorted((int(size), int(count)) for size, count in properties.l2_merging_sms.items())
+        units = _units(properties.l2_merging_sms, properties.gpcs_by_sms)
         figures = (
             properties.l2_most_merged_copies,
             properties.l2_coalescer_clocks,
@@ -94,26 +99,82 @@ class ReadMerging:
             properties.dram_latency_deviation_clocks,
             properties.pace_deviation,
         )
-        if not sizes or None in figures:
+        if not units or None in figures:
             return None
-        each = [size for size, count in sizes for _ in range(count)]
-        groups = np.repeat(np.arange(len(each)), each)
         rate = properties.blocks_per_clock or 1.0
-        return cls(tuple(groups.tolist()), *figures, 1 / rate)  # type: ignore[arg-type]
+        return cls(units, *figures, 1 / rate)  # type: ignore[arg-type]
+
+    def groups(self, blocks: int, multiprocessors: int) -> IntArray:
+        """The group of the multiprocessor of each of the first blocks, one on each at most."""
+        sizes, groups = zip(*self.units, strict=True)
+        if blocks >= multiprocessors:
+            return np.resize(np.repeat(groups, sizes), multiprocessors)
+        return np.resize(np.repeat(groups, _dealt(sizes, blocks)), blocks)
+
+
+def _units(
+    count_by_group: Mapping[str, float], count_by_gpc: Mapping[str, float]
+) -> tuple[tuple[int, int], ...]:
+    """The groups of multiprocessors that receive blocks as one, with their groups of merged reads.
+
+    A group of merged reads is one of them, or consists of the smallest ones.
+    """
+    groups, gpcs = _sizes(count_by_group), _sizes(count_by_gpc)
+    left, units = list(gpcs), []
+    for group, size in enumerate(groups):
+        if size in left:
+            left.remove(size)
+            units.append((size, group))
+    whole = {group for _, group in units}
+    parts = [(size, group) for group, size in enumerate(groups) if group not in whole]
+    if len(parts) == 1 and sum(left) == parts[0][0]:
+        parts = [(size, parts[0][1]) for size in left]
+    return tuple(sorted([*parts, *units]))
+
+
+def _sizes(count_by_size: Mapping[str, float]) -> list[int]:
+    counts = sorted((int(size), int(count)) for size, count in count_by_size.items())
+    return [size for size, count in counts for _ in range(count)]
+
+
+def _dealt(sizes: Sequence[int], blocks: int) -> list[int]:
+    """How many of few blocks each unit gets, no more than it has multiprocessors.
+
+    Those of one TPC are filled first. The others get one block in turn, on a TPC of its own as long
+    as they have any (docs/results/h100-few-blocks.csv).
+    """
+    dealt = [0] * len(sizes)
+    single = [number for number, size in enumerate(sizes) if size <= _TPC_SMS]
+    others = [number for number, size in enumerate(sizes) if size > _TPC_SMS]
+    turns = [(number, sizes[number]) for number in single for _ in range(sizes[number])]
+    for of_tpc in (_TPC_SMS, 1):
+        most = max(sizes) // of_tpc
+        turns += [(number, sizes[number] // of_tpc) for _ in range(most) for number in others]
+    for number, most in turns:
+        if sum(dealt) < blocks and dealt[number] < most:
+            dealt[number] += 1
+    return dealt
 
 
 @dataclass(frozen=True)
 class ReadRounds:
     """What the first blocks of a launch read, round by round.
 
+    A reader is a block whose threads wait for one another, or a warp of one whose threads do not.
+
     Attributes:
-        starts: The first read of each block, and the end of the last one; shape (blocks + 1,).
-        round: The round of each read, ascending in a block; shape (reads,).
+        starts: The first read of each reader, and the end of the last one; shape (readers + 1,).
+        round: The round of each read, ascending in a reader; shape (reads,).
         place: A number of what it reads, shape (reads,): equal ones can be merged.
         unit: A number of what a miss of it brings to the L2, shape (reads,).
         sectors: How many sectors it reads, shape (reads,).
         lines: How many lines these lie in, shape (reads,).
-        work: The share of its block's work that follows the round, shape (reads,).
+        work: The share of its reader's work that follows the round, shape (reads,).
+        warps: How many readers a block has.
+        work_before: The share of each reader's work before its first round, shape (readers,); none
+            if not given.
+        cached: Whether each read hits an L1 of which another reader has asked for the same, shape
+            (reads,); if not given, all are known to miss.
     """
 
     starts: IntArray
@@ -123,6 +184,9 @@ class ReadRounds:
     sectors: NDArray[np.float64]
     lines: NDArray[np.float64]
     work: NDArray[np.float64]
+    warps: int = 1
+    work_before: NDArray[np.float64] | None = None
+    cached: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -207,22 +271,33 @@ def _simulate(
         Sectors that are asked for, and that the L2 reads, shape (2, 2); and the clock of each read,
         shape (reads,).
     """
-    count = len(rounds.starts) - 1
+    readers = len(rounds.starts) - 1
+    count = readers // rounds.warps
+    clocks = merging.block_clocks / rounds.warps
     places, place = np.unique(rounds.place, return_inverse=True)
-    groups = np.resize(merging.groups, multiprocessors)
-    computing = np.zeros((multiprocessors, resident_blocks + 1), np.int32)
+    groups = merging.groups(count, multiprocessors)
+    multiprocessors = len(groups)
+    computing = np.zeros((multiprocessors, resident_blocks * rounds.warps + 1), np.int32)
     processors = np.zeros(multiprocessors, _SM)
     processors["group"] = groups
     processors["computing"] = (
         computing.ctypes.data + np.arange(multiprocessors) * (computing.strides[0])
     )
-    blocks = np.zeros(count, _BLOCK)
-    blocks["next"], blocks["end"] = rounds.starts[:-1], rounds.starts[1:]
+    blocks, reading = np.zeros(count, _BLOCK), np.zeros(readers, _READER)
+    blocks["first"] = np.arange(count) * rounds.warps
+    blocks["end"] = blocks["first"] + rounds.warps
+    reading["next"], reading["end"] = rounds.starts[:-1], rounds.starts[1:]
+    reading["block"] = np.arange(readers) // rounds.warps
+    if rounds.work_before is not None:
+        reading["work"] = rounds.work_before * clocks
+    cached = np.zeros(len(place), np.bool_) if rounds.cached is None else rounds.cached
+    held_bits = (2 * int(np.count_nonzero(cached))).bit_length()
     generator = np.random.default_rng(0)
     totals, times = np.zeros((2, 2)), np.zeros(len(rounds.place))
     arrays: dict[str, NDArray[Any]] = {
-        "events": np.zeros(3 * (count + len(rounds.place)) + 1, _EVENT),
+        "events": np.zeros(3 * (2 * readers + len(place)) + count + 1, _EVENT),
         "multiprocessors": processors,
+        "readers": reading,
         "blocks": blocks,
         "rounds": rounds.round.astype(np.int32),
         "places": place.astype(np.int32),
@@ -230,7 +305,9 @@ def _simulate(
         "sectors": np.ascontiguousarray(rounds.sectors, _FLOAT),
         "rests": _interpolated(merging.rests, rounds.lines),
         "memory_rests": _interpolated(merging.miss_rests, rounds.lines),
-        "work": rounds.work * merging.block_clocks,
+        "work": rounds.work * clocks,
+        "cached": cached.astype(np.uint8),
+        "held": np.zeros(1 << held_bits, _HELD),
         "under_way": np.zeros((int(groups.max()) + 1) * len(places), _UNDER_WAY),
         "arrivals": arrivals,
         "normals": generator.standard_normal(_NORMALS),
@@ -242,13 +319,16 @@ def _simulate(
     for name, array in arrays.items():
         state[name] = array.ctypes.data
     state["block_count"], state["place_count"] = count, len(places)
+    state["held_bits"] = held_bits
     state["first_wave"] = min(multiprocessors * resident_blocks, count)
     state["normal_count"], state["most_readers"] = _NORMALS, merging.most
     state["coalescer_clocks"] = merging.coalescer_clocks
     state["latency"], state["deviation"] = merging.latency_clocks, merging.deviation_clocks
     state["memory_latency"] = merging.miss_clocks
     state["memory_deviation"] = merging.miss_deviation_clocks
-    state["pace_deviation"], state["start_clocks"] = merging.pace_deviation, merging.start_clocks
+    # Each other block takes one out of step, in which the warps have equal parts.
+    state["pace_deviation"] = merging.pace_deviation / rounds.warps
+    state["start_clocks"] = merging.start_clocks
     if not merging.between_barriers:
         state["duration_deviation"] = DURATION_DEVIATION
     state["in_turn"] = merging.in_turn

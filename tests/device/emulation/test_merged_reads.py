@@ -60,7 +60,7 @@ def test_other_grids_lie_between_those_that_were_measured() -> None:
         (8, 8 * SMS, True, True, True),
         (9, 9 * SMS, True, False, False),  # more blocks on an SM than were measured
         (9, 8 * SMS, True, True, True),  # there is room for more of them
-        (2, SMS - 1, False, False, False),
+        (2, SMS - 1, False, True, False),
         (32, 999 * SMS, False, True, False),  # without barriers, there may be any number
     ],
 )

@@ -356,7 +356,7 @@ def test_later_waves_do_not_merge_lone_sectors_of_lines(sectors: list[int], merg
 
 
 STEADY = ReadMerging(
-    groups=(0,),
+    units=((1, 0),),
     most=4,
     coalescer_clocks=200.0,
     rests=(),
@@ -374,7 +374,7 @@ STEADY = ReadMerging(
 def test_reads_of_blocks_in_step_are_merged_by_groups() -> None:
     """Four blocks read each tile, those of a row of M, those of a column of N: one read is left."""
     merging = replace(geometry(l1_bytes=0, resident_blocks=1), multiprocessors=16, reads=STEADY)
-    apart = replace(merging, reads=replace(STEADY, groups=(0,) * 8 + (1,) * 8))
+    apart = replace(merging, reads=replace(STEADY, units=((8, 0), (8, 1))))
 
     made, grid = matrix_product(64, 16), all_of((4, 4, 1))
 

@@ -2,7 +2,8 @@
 
 The tables are docs/results/h100-row-reads.csv (benchmarks/row_reads.cu) and h100-wave-reads.csv
 (benchmarks/wave_reads.cu), an H100 80GB HBM3 at 1980 MHz, driver 580.159.04, 2026-11-27, and
-h200-block-paces.csv (benchmarks/block_paces.cu), an H200 at the same clock, driver and day.
+h200-block-paces.csv (benchmarks/block_paces.cu), an H200 at the same clock, driver and day. And
+h100-few-blocks.csv (benchmarks/few_blocks.cu), an H100 80GB HBM3, 2026-11-28.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def steady(groups: tuple[int, ...], **changes: float) -> ReadMerging:
     exact: dict[str, Any] = {"deviation_clocks": 0.0, "miss_deviation_clocks": 0.0}
     exact |= {"latency_clocks": 280.0, "miss_clocks": 700.0, "coalescer_clocks": 210.0}
     exact |= {"pace_deviation": 0.0, "start_clocks": 0.0}
-    return replace(h100(), groups=groups, **(exact | changes))
+    units = tuple((1, group) for group in groups)
+    return replace(h100(), units=units, **(exact | changes))
 
 
 def rounds_of(places: list[list[int]]) -> ReadRounds:
@@ -259,6 +261,85 @@ def test_work_is_spread_over_a_blocks_rounds() -> None:
     merged = merge_reads(reads, steady((0, 0), block_clocks=10_000.0), 2, 1)
 
     assert merged.first_wave == pytest.approx(3 / 4)
+
+
+def test_warps_of_a_multiprocessor_ask_for_a_line_once() -> None:
+    """Five blocks of two warps that all read a place: five ask for it, four of them by one read."""
+    rounds = replace(rounds_of([[7]] * 10), warps=2, cached=np.ones(10, np.bool_))
+
+    assert merge_reads(rounds, steady((0,) * 5), 5, 1).first_wave == pytest.approx(2 / 5)
+
+
+def test_a_warp_reads_behind_the_work_before() -> None:
+    """Two blocks of a warp, of which the second one computes for 1000 clocks before it reads."""
+    rounds = replace(rounds_of([[7], [7]]), work_before=np.array([0.0, 1.0]))
+
+    together = merge_reads(rounds, steady((0, 0), block_clocks=100.0), 2, 1)
+    apart = merge_reads(rounds, steady((0, 0), block_clocks=1000.0), 2, 1)
+
+    assert (together.first_wave, apart.first_wave) == pytest.approx((1 / 2, 1.0))
+
+
+def test_few_blocks_are_dealt_to_gpcs_in_turn() -> None:
+    """Eight fill the TPCs that stand alone; the others go to the eight other GPCs in turn.
+
+    As benchmarks/few_blocks.cu prints; the single TPCs and the GPC of eight SMs are one group.
+    """
+    of_4, of_16, of_64 = (np.bincount(h100().groups(blocks, SMS)) for blocks in (4, 16, 64))
+
+    assert of_4.max() == 4
+    assert sorted(of_16.tolist()) == [1] * 7 + [9]
+    assert sorted(of_64.tolist()) == [7] * 4 + [8] * 3 + [12]
+
+
+def few_blocks(kernel: str) -> Iterator[tuple[Mapping[str, int], float]]:
+    """Rows of one block on an SM or several with a wave, and reads that are left."""
+    with (REPOSITORY / "docs" / "results" / "h100-few-blocks.csv").open(newline="") as file:
+        for text in csv.DictReader(file):
+            if text.pop("kernel") == kernel:
+                row = {name: int(value) for name, value in text.items()}
+                yield row, row["l2_sectors"] / row["l1_sectors"]
+
+
+def test_reads_of_few_blocks_are_merged_as_counted() -> None:
+    """Tiles between barriers, with so little work that blocks are in step."""
+    errors = []
+    for row, left in few_blocks("tiles"):
+        if row["work"] != 16:
+            continue
+        blocks, trips = row["blocks"], row["trips"]
+        block = np.arange(blocks)
+        group = block // row["readers"]
+        if not row["adjacent"]:
+            group = block % -(-blocks // row["readers"])
+        rounds = rounds_of((group[:, None] * trips + np.arange(trips)).tolist())
+        merged = merge_reads(rounds, replace(h100(), block_clocks=100.0 * trips), SMS, 1)
+        errors.append(merged.first_wave / left - 1)
+
+    assert len(errors) == 22
+    assert np.abs(errors).max() < 0.05
+
+
+def test_reads_of_warps_that_go_their_own_ways_are_merged_as_counted() -> None:
+    """Four warps read a tile each, 16 neighbours the same, and multiply for long.
+
+    Of 8 blocks on an SM, which its issue slots bound, a trip takes 1375 clocks.
+    """
+    errors = []
+    for row, left in few_blocks("strips 128 again 0"):
+        if row["work"] != 256:
+            continue
+        blocks, trips, warps = row["blocks"], row["trips"], row["warps"]
+        tile = np.arange(blocks * warps) // (warps * 16) * warps + np.arange(blocks * warps) % warps
+        reads = rounds_of((tile[:, None] * trips + np.arange(trips)).tolist())
+        reads = replace(reads, warps=warps, cached=np.ones(len(reads.place), np.bool_))
+        reads = replace(reads, lines=np.full(len(reads.place), 4.0))
+        merging = replace(h100(), block_clocks=1375.0 * trips, between_barriers=False)
+        merged = merge_reads(reads, merging, SMS, blocks // SMS)
+        errors.append(merged.first_wave / left - 1)
+
+    assert len(errors) == 4
+    assert np.abs(errors).max() < 0.25
 
 
 def counted(table: str) -> Iterator[Mapping[str, int]]:
