@@ -1,8 +1,9 @@
 """For which operands ptxas's code for divisions and square roots calls a function.
 
 A division, reciprocal or square root that rounds to nearest takes a short way in the machine code
-for most operands, and calls a function of ptxas for the others, such as zeros. The conditions are
-those that the machine code of compute capability 9.0 computes (NVRTC 13.5).
+for most operands, and calls a function of ptxas for the others, such as zeros. A quotient or
+remainder of 64-bit integers takes a short way where both are below 2**32. The conditions are those
+that the machine code of compute capability 9.0 computes (NVRTC 13.5).
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import re
 
 from memlab.device.emulator.isa.values import F32, S32, U32, U64, Lowering, Value
 
-_OPCODE = re.compile(r"(div|rcp|sqrt)\.rn(?:\.ftz)?\.(f32|f64)")
+_OPCODE = re.compile(r"(div|rcp|sqrt)\.rn(?:\.ftz)?\.(f32|f64)|(div|rem)\.(u64|s64)")
 
 
 def slow_operands(opcode: str) -> Lowering | None:
     """What tells, of an instruction's sources, which lanes take the slow path; None if none do."""
     match = _OPCODE.fullmatch(opcode)
-    return _RULES[match[1], match[2]] if match else None
+    if match is None:
+        return None
+    return _long_quotient if match[3] else _RULES[match[1], match[2]]
 
 
 def _quotient(a: Value, b: Value) -> Value:
@@ -48,8 +51,13 @@ def _square_root(a: Value) -> Value:
 
 
 def _upper(a: Value) -> Value:
-    """The upper half of float64s, as integers."""
+    """The upper half of numbers of 64 bits, as integers."""
     return (a.bits(U64) >> 32).to(U32)
+
+
+def _long_quotient(a: Value, b: Value) -> Value:
+    """Whether one of two integers of 64 bits has a bit in its upper half."""
+    return (_upper(a) | _upper(b)) != 0
 
 
 def _double_quotient(a: Value, b: Value) -> Value:
