@@ -40,7 +40,7 @@ LATER_FOLDERS = {
     SIXTH_ASIDE: FOLDER / "held-out-6",
 }
 """The launches of each set that was put aside as a whole."""
-OTHER_DEVICES = {THIRD_ASIDE: "h100"}
+OTHER_DEVICES = {THIRD_ASIDE: "h100", SIXTH_ASIDE: "h100"}
 """The datasheets of the devices that sets were measured on, if it is not `DATASHEET`."""
 CATALOG_KIND = "catalog"
 HELD_OUT_SHARE = 3

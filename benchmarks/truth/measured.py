@@ -19,6 +19,7 @@ WRITTEN_TABLES = (
     "h100-held-out-3.csv",
     "h200-held-out-4.csv",
     "h200-held-out-5.csv",
+    "h100-held-out-6.csv",
 )
 """The tables of `python -m benchmarks.truth measure`, in Nsight Compute's names."""
 RECOUNTED = "h100-recounted.csv"
