@@ -24,7 +24,8 @@ def main() -> int:
         figures += measured
         print(f"{title}\n" + "\n".join(figure.line() for figure in measured) + "\n", flush=True)
     for held_out, title in {cases.USED: "used for the models", **cases.SETS}.items():
-        compared = compare.compare_launches(held_out, os.cpu_count() or 1)
+        chosen = cases.chosen_cases(held_out)
+        compared = compare.compare_launches(chosen, os.cpu_count() or 1)
         measured = compare.figures(compared, title)
         figures += measured
         print(f"Models against an NVIDIA H200, launches {title}\n{compare.summary(compared)}\n")

@@ -1,19 +1,22 @@
 """The command `python -m benchmarks.truth`: prepare and make measurements, compare with them.
 
-    python -m benchmarks.truth compare [--held-out [2|3|4|5|6] | --all] [--jobs N] [--cache FOLDER]
-                                       [--only TEXT ...] [--operations] [--stalls] [--errors FILE]
+    python -m benchmarks.truth compare [--held-out [2|3|4|5|6] | --all | --public CHECKOUTS]
+                                       [--jobs N] [--cache FOLDER] [--only TEXT ...] [--operations]
+                                       [--stalls] [--errors FILE]
                                        [--device NAME | FILE.toml] [--measured TABLE.csv]
     python -m benchmarks.truth data FOLDER
-    python -m benchmarks.truth prepare FOLDER [--only TEXT ...] [--held-out [2|3|4|5|6]]
+    python -m benchmarks.truth prepare FOLDER [--only TEXT ...]
+                                       [--held-out [2|3|4|5|6] | --public CHECKOUTS]
     python -m benchmarks.truth measure FOLDER TABLE.csv [--seconds N]
 
 `prepare` compiles launches to a folder; `measure` runs them on the GPU of the machine that it runs
 on, under Nsight Compute; the table belongs to `docs/results/h200-truth.csv`, that of the kinds
 `operations` and `atomics` to `h200-operations.csv`, those of the later sets that were put aside to
-the tables with `held-out` in their names. `compare` runs the launches on the emulated device that
-was measured, or with `--device` and `--measured` those that another GPU ran on it, emulated; with
-`--operations` it lists integer operations, 16-bit FLOPs and instructions by pipe. `data` writes the
-arrays that launches read from files, for `memlab run`.
+the tables with `held-out` in their names, that of the public kernels of the lists of
+`benchmarks.public_kernels` to `h100-public-kernels.csv`. `compare` runs the launches on the
+emulated device that was measured, or with `--device` and `--measured` those that another GPU ran on
+it, emulated; with `--operations` it lists integer operations, 16-bit FLOPs and instructions by
+pipe. `data` writes the arrays that launches read from files, for `memlab run`.
 """
 
 from __future__ import annotations
@@ -50,12 +53,18 @@ def main() -> None:
         "choices": tuple(cases.SETS),
         "help": "the launches put aside alone: at first, or later: second (2) to sixth (6)",
     }
+    public: dict[str, Any] = {
+        "type": Path,
+        "metavar": "CHECKOUTS",
+        "help": "the kernels of public repositories in a folder of their checkouts",
+    }
     comparing = commands.add_parser("compare", help="compare the emulated with the measured")
     comparing.add_argument("--held-out", **aside)
     comparing.add_argument("--all", action="store_true", help="these and the others")
     comparing.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time")
     comparing.add_argument("--cache", type=Path, help="a folder that keeps the emulations")
     comparing.add_argument("--only", **chosen)
+    comparing.add_argument("--public", **public)
     comparing.add_argument("--operations", action="store_true", help="list arithmetic by pipe")
     comparing.add_argument("--stalls", action="store_true", help="list why warps wait")
     comparing.add_argument("--errors", type=Path, help="write the quantiles of the errors here")
@@ -75,6 +84,7 @@ def main() -> None:
         if name == "prepare":
             command.add_argument("--only", **chosen)
             command.add_argument("--held-out", **aside)
+            command.add_argument("--public", **public)
         elif name == "measure":
             command.add_argument("table", type=Path)
             command.add_argument("--seconds", type=float, default=360.0, help="the limit")
@@ -90,7 +100,8 @@ def _on_folder(options: argparse.Namespace) -> None:
             for name in data.array_names():
                 data.write_array(options.folder / f"{name}.npy")
         case "prepare":
-            measure.prepare(options.folder, options.only, options.held_out)
+            chosen = cases.chosen_cases(options.held_out, options.only, options.public)
+            measure.prepare(options.folder, chosen)
         case "measure":
             measure.measure(options.folder, options.table, options.seconds)
         case verb:
@@ -98,11 +109,12 @@ def _on_folder(options: argparse.Namespace) -> None:
 
 
 def _compare(options: argparse.Namespace) -> None:
+    every = options.all or options.public
+    held_out = None if every else options.held_out or cases.USED
     compared = compare.compare_launches(
-        None if options.all else options.held_out or cases.USED,
+        cases.chosen_cases(held_out, options.only, options.public),
         options.jobs,
         options.cache,
-        tuple(options.only),
         properties=_datasheet(options.device) if options.device else None,
         measured_table=options.measured,
     )

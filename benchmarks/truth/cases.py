@@ -1,4 +1,4 @@
-"""The launches that are compared: those of the catalog, and those of `tests/data/truth`."""
+"""The launches that are compared: of the catalog, of `tests/data/truth`, and public kernels."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import re
 import shlex
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,16 +14,18 @@ from hashlib import sha256
 from pathlib import Path
 
 from benchmarks.counters import DATASHEET, identity, launches
+from benchmarks.public_kernels.listing import read_lists
 from benchmarks.truth.data import data_folder, write_array
 from memlab.device.datasheets import loader
 from memlab.device.devices import launch_limits
 from memlab.kernels.launch import Launch
 from memlab.kernels.user.kernel import UserKernel, apply_launch_options
-from memlab.launching import prepare_launch
+from memlab.launching import prepare_launch, resolve_kernel
 
 FOLDER = Path(__file__).parents[2] / "tests" / "data" / "truth"
 USED, FIRST_ASIDE, SECOND_ASIDE, THIRD_ASIDE, FOURTH_ASIDE, FIFTH_ASIDE, SIXTH_ASIDE = range(7)
-"""The sets of launches."""
+PUBLIC = SIXTH_ASIDE + 1
+"""The sets of launches; the last is of kernels of public repositories."""
 SETS = {
     FIRST_ASIDE: "put aside",
     SECOND_ASIDE: "put aside later",
@@ -40,7 +43,7 @@ LATER_FOLDERS = {
     SIXTH_ASIDE: FOLDER / "held-out-6",
 }
 """The launches of each set that was put aside as a whole."""
-OTHER_DEVICES = {THIRD_ASIDE: "h100", SIXTH_ASIDE: "h100"}
+OTHER_DEVICES = {THIRD_ASIDE: "h100", SIXTH_ASIDE: "h100", PUBLIC: "h100"}
 """The datasheets of the devices that sets were measured on, if it is not `DATASHEET`."""
 CATALOG_KIND = "catalog"
 HELD_OUT_SHARE = 3
@@ -74,14 +77,28 @@ class Case:
         """Make the launch, on the device that was measured, with the files that it reads."""
         if not self.words:
             return _catalog_launches()[self.name]
-        return prepare_launch(
-            user_kernel(self.words, self.folder), {}, loader.load_datasheet(self.device)
-        )
+        properties = loader.load_datasheet(self.device)
+        kernel, parameters = resolve_kernel(user_kernel(self.words, self.folder), {}, properties)
+        return prepare_launch(kernel, parameters, properties)
 
     @property
     def device(self) -> str:
         """The datasheet of the device that was measured."""
         return OTHER_DEVICES.get(self.held_out, DATASHEET)
+
+
+def chosen_cases(
+    held_out: int | None, only: Sequence[str] = ("",), checkouts: Path | None = None
+) -> list[Case]:
+    """The launches of one set, or those with names.
+
+    Args:
+        held_out: The set, as of `Case`; None for all.
+        only: Texts, one of which a launch's name contains, or is its kind.
+        checkouts: The folder of `public_cases`, which are then chosen from; None for the others.
+    """
+    listed = all_cases() if checkouts is None else list(public_cases(checkouts))
+    return [each for each in listed if held_out in (None, each.held_out) and each.matches(only)]
 
 
 def all_cases() -> list[Case]:
@@ -110,6 +127,21 @@ def later_cases() -> Iterator[Case]:
                 yield Case(name, kind, words, held_out, folder)
 
 
+def public_cases(checkouts: Path) -> Iterator[Case]:
+    """The launches of public repositories, by the command that runs each of them.
+
+    Args:
+        checkouts: The folder with the repositories, as of `benchmarks.public_kernels`.
+    """
+    made = Counter[str]()
+    for kernel in read_lists():
+        name = f"{kernel.folder}/{kernel.name}"
+        made[name] += 1
+        number = f"#{made[name]}" if made[name] > 1 else ""
+        words = (kernel.second or kernel.first).removeprefix("memlab run ")
+        yield Case(name + number, kernel.folder, words, PUBLIC, checkouts / kernel.folder)
+
+
 def user_kernel(words: str, folder: Path = FOLDER) -> UserKernel:
     """The kernel and launch options that the words after `memlab run` give.
 
@@ -125,6 +157,8 @@ def user_kernel(words: str, folder: Path = FOLDER) -> UserKernel:
         parser.add_argument(f"--{option}")
     parser.add_argument("--arg", action="append", default=[])
     parser.add_argument("--const", action="append", default=[])
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("-D", dest="defines", action="append", default=[])
     given = parser.parse_args(shlex.split(words))
     file, _, entry = given.target.partition(":")
     options = {
@@ -133,6 +167,8 @@ def user_kernel(words: str, folder: Path = FOLDER) -> UserKernel:
         "shared": given.shared,
         "args": [_with_file(text) for text in given.arg],
         "constants": given.const,
+        "symbols": given.set,
+        "defines": given.defines,
         "reference": given.reference and str(folder / given.reference),
     }
     return apply_launch_options(UserKernel(str(folder / file), entry), options)

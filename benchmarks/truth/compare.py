@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.report import Figure, table
 from benchmarks.truth import stalls
-from benchmarks.truth.cases import Case, all_cases
+from benchmarks.truth.cases import Case
 from benchmarks.truth.measured import Measured, measured_launches
 from benchmarks.truth.modelled import Modelled, modelled_launches
 from benchmarks.truth.operations import OPERATIONS
@@ -97,10 +97,9 @@ class Comparison:
 
 
 def compare_launches(
-    held_out: int | None,
+    chosen: Iterable[Case],
     jobs: int,
     cache: Path | None = None,
-    only: Sequence[str] = ("",),
     *,
     properties: DeviceProperties | None = None,
     measured_table: Path | None = None,
@@ -108,19 +107,14 @@ def compare_launches(
     """Run the launches that were measured on an emulated device.
 
     Args:
-        held_out: The set of launches to run, as of `Case`; None for all.
+        chosen: The launches; those that were not measured are left out.
         jobs: How many run at a time.
         cache: As of `modelled_launches`.
-        only: Texts, one of which a launch's name contains, or is its kind.
         properties: The device; None for those that were measured.
         measured_table: As of `measured_launches`.
     """
     measured = measured_launches(measured_table)
-    cases = {
-        case.name: case
-        for case in all_cases()
-        if case.name in measured and held_out in (None, case.held_out) and case.matches(only)
-    }
+    cases = {case.name: case for case in chosen if case.name in measured}
     compared: dict[str, Comparison] = {}
     for name, modelled in modelled_launches(list(cases.values()), properties, jobs, cache):
         if modelled.failure:

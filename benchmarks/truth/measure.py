@@ -14,13 +14,13 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.counters import DATASHEET
 from benchmarks.truth import metrics
-from benchmarks.truth.cases import all_cases
+from benchmarks.truth.cases import Case
 from benchmarks.truth.data import write_array
 from memlab.device.compiler.compile import CompiledKernel, compile_launch
 from memlab.device.datasheets import loader
@@ -63,21 +63,22 @@ class Prepared:
     compiled: CompiledKernel
 
 
-def prepare(folder: Path, only: Sequence[str] = ("",), held_out: int | None = None) -> None:
+def prepare(folder: Path, chosen: Iterable[Case]) -> None:
     """Compile launches and write them to a folder.
 
     Args:
         folder: The folder.
-        only: Texts, one of which a launch's name contains, or is its kind.
-        held_out: The set of launches, as of `Case`; None for all.
+        chosen: The launches; those that cannot be compiled are left out, with a message.
     """
     properties = loader.load_datasheet(DATASHEET)
     prepared = []
-    for case in all_cases():
-        if held_out not in (None, case.held_out) or not case.matches(only):
+    for case in chosen:
+        try:
+            launch = case.launch()
+            compiled = compile_launch(launch, properties.compute_capability)
+        except MemlabError as error:
+            print(f"{case.name}: {error}", file=sys.stderr)
             continue
-        launch = case.launch()
-        compiled = compile_launch(launch, properties.compute_capability)
         plain = replace(launch, references={})
         prepared.append(Prepared(case.name, case.kind, case.held_out, plain, compiled))
     folder.mkdir(parents=True, exist_ok=True)
@@ -206,6 +207,7 @@ def _under_ncu(program: Path, chosen: list[str], folder: Path, names: Sequence[s
                 *(str(program), "--csv", "--page", "raw", "--print-units", "base"),
                 *("--metrics", ",".join(chosen), "--target-processes", "all"),
                 *("--clock-control", "none", "--cache-control", "all"),
+                *("--print-kernel-base", "mangled"),  # as entries are named
                 *_command(folder, "launch", names),
             ]
         )

@@ -20,6 +20,7 @@ WRITTEN_TABLES = (
     "h200-held-out-4.csv",
     "h200-held-out-5.csv",
     "h100-held-out-6.csv",
+    "h100-public-kernels.csv",
 )
 """The tables of `python -m benchmarks.truth measure`, in Nsight Compute's names."""
 RECOUNTED = "h100-recounted.csv"
