@@ -17,6 +17,11 @@ def _wide(array):
     return np.asarray(array, np.float64)
 
 
+def _fused(a, b, c):
+    """`a * b + c` of float32s, rounded once."""
+    return np.float32(_wide(a) * _wide(b) + _wide(c))
+
+
 def gemv_int8(weight, x, w_scale, x_scale, y, rows, cols16):
     return (_wide(weight) @ _wide(x)) * _wide(w_scale) * x_scale
 
@@ -126,13 +131,16 @@ def integral_rows(x, out, width4):
 
 
 def undistort(x, out, w, h, focal, k1, k2):
-    v, u = np.indices((h, w))
-    u, v = (u - w / 2) / focal, (v - h / 2) / focal
-    r2 = u * u + v * v
-    f = (1 + r2 * (k1 + k2 * r2)) * focal
-    sx, sy = np.clip(u * f + w / 2, 0, w - 1.001), np.clip(v * f + h / 2, 0, h - 1.001)
+    # Places are single: in float64, a pixel would be read beside the one that the kernel reads.
+    single = np.float32
+    v, u = np.indices((h, w), single)
+    u, v = (u - single(w / 2)) / single(focal), (v - single(h / 2)) / single(focal)
+    r2 = _fused(u, u, v * v)
+    f = _fused(r2, _fused(r2, single(k2), single(k1)), 1)
+    sx = np.clip(_fused(u * f, focal, w / 2), 0, single(w) - single(1.001))
+    sy = np.clip(_fused(v * f, focal, h / 2), 0, single(h) - single(1.001))
     ix, iy = sx.astype(int), sy.astype(int)
-    ax, ay = (sx - ix)[..., None], (sy - iy)[..., None]
+    ax, ay = _wide(sx - ix)[..., None], _wide(sy - iy)[..., None]
     x = _wide(x)
     above = (1 - ax) * x[iy, ix] + ax * x[iy, ix + 1]
     below = (1 - ax) * x[iy + 1, ix] + ax * x[iy + 1, ix + 1]
@@ -376,10 +384,11 @@ def update_magnetic(hx, hy, hz, ex, ey, ez, n, c):
 
 def advect(out, x, velocity, n, dt):
     rows, columns = np.indices((n, n))
-    px = np.clip(columns - dt * _wide(velocity[..., 0]), 0.5, n - 1.5)
-    py = np.clip(rows - dt * _wide(velocity[..., 1]), 0.5, n - 1.5)
+    # Places are single, as in `undistort`.
+    px = np.clip(_fused(velocity[..., 0], -dt, columns), 0.5, n - 1.5)
+    py = np.clip(_fused(velocity[..., 1], -dt, rows), 0.5, n - 1.5)
     i, j = px.astype(int), py.astype(int)
-    s, t, x = px - i, py - j, _wide(x)
+    s, t, x = _wide(px) - i, _wide(py) - j, _wide(x)
     above = (1 - s) * x[j, i] + s * x[j, i + 1]
     return (1 - t) * above + t * ((1 - s) * x[j + 1, i] + s * x[j + 1, i + 1])
 
