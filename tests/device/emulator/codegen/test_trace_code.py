@@ -23,8 +23,8 @@ def sectors_of(address: Ints, mask: int, offset: int) -> list[int]:
     return sorted({(int(address[lane]) + offset) // 32 for lane in lanes})
 
 
-def recorded(memory: Memory) -> list[tuple[int, int, int, int, list[int]]]:
-    """The accesses: run, instruction, warp, base and sectors."""
+def recorded(memory: Memory) -> list[tuple[int, int, int, int, int, list[int]]]:
+    """The accesses: run, instruction, warp, base, byte within the first lane's sector, sectors."""
     found = []
     context, trace = memory.context[0], memory.trace
     for access in trace["accesses"][: context["access_count"]]:
@@ -36,6 +36,7 @@ def recorded(memory: Memory) -> list[tuple[int, int, int, int, list[int]]]:
                 int(event["index"]),
                 int(access["warp"]),
                 int(access["base"]),
+                int(access["phase"]),
                 sectors.tolist(),
             )
         )
@@ -68,9 +69,10 @@ def test_random_accesses_are_recorded_with_their_sectors() -> None:
                     values = np.zeros((site.vector, WARP_SIZE, site.element_bytes), np.uint8)
                     assert resolved.store(site, values)
                 first = int(address[(mask & -mask).bit_length() - 1])
-                base = (first + (site.offset if site.index == 4 else 0)) // 32 * 32
+                base = first + (site.offset if site.index == 4 else 0)
+                phase = (first + site.offset) % 32
                 sectors = sectors_of(address, mask, site.offset)
-                expected.append((run, site.index, warp, base, sectors))
+                expected.append((run, site.index, warp, base, phase, sectors))
     assert recorded(memory) == expected
     assert memory.context[0]["event_count"] == 3 * 199
 
