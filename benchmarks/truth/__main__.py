@@ -54,17 +54,18 @@ def main() -> None:
         "help": "the launches put aside alone: at first, or later: second (2) to sixth (6)",
     }
     public: dict[str, Any] = {
-        "type": Path,
+        "type": _folder,
         "metavar": "CHECKOUTS",
         "help": "the kernels of public repositories in a folder of their checkouts",
     }
     comparing = commands.add_parser("compare", help="compare the emulated with the measured")
-    comparing.add_argument("--held-out", **aside)
-    comparing.add_argument("--all", action="store_true", help="these and the others")
+    sets = comparing.add_mutually_exclusive_group()
+    sets.add_argument("--held-out", **aside)
+    sets.add_argument("--all", action="store_true", help="these and the others")
+    sets.add_argument("--public", **public)
     comparing.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time")
     comparing.add_argument("--cache", type=Path, help="a folder that keeps the emulations")
     comparing.add_argument("--only", **chosen)
-    comparing.add_argument("--public", **public)
     comparing.add_argument("--operations", action="store_true", help="list arithmetic by pipe")
     comparing.add_argument("--stalls", action="store_true", help="list why warps wait")
     comparing.add_argument("--errors", type=Path, help="write the quantiles of the errors here")
@@ -83,8 +84,9 @@ def main() -> None:
         command.set_defaults(command=_on_folder, verb=name)
         if name == "prepare":
             command.add_argument("--only", **chosen)
-            command.add_argument("--held-out", **aside)
-            command.add_argument("--public", **public)
+            sets = command.add_mutually_exclusive_group()
+            sets.add_argument("--held-out", **aside)
+            sets.add_argument("--public", **public)
         elif name == "measure":
             command.add_argument("table", type=Path)
             command.add_argument("--seconds", type=float, default=360.0, help="the limit")
@@ -92,6 +94,13 @@ def main() -> None:
             command.add_argument("names", nargs="+")
     options = parser.parse_args()
     options.command(options)
+
+
+def _folder(text: str) -> Path:
+    folder = Path(text)
+    if not folder.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {text}: clone repositories there")
+    return folder
 
 
 def _on_folder(options: argparse.Namespace) -> None:
