@@ -23,7 +23,10 @@ LINE_BYTES = 128
 """The bytes that one tag of L1 or L2 stands for: four sectors (ibid.)."""
 
 SHARED_BANKS = 32
-"""Banks of shared memory, of 4 bytes each (CUDA C++ Programming Guide, "Shared Memory")."""
+"""Banks of shared memory (CUDA C++ Programming Guide, "Shared Memory")."""
+
+SHARED_BANK_BYTES = 4
+"""What one of them gives at a time, bytes (ibid.)."""
 
 FLOP_PER_FMA = 2
 """A fused multiply-add counts as two floating-point operations."""

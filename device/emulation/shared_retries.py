@@ -19,7 +19,7 @@ from memlab.device.emulator.machine.observer import ExecutionPolicy
 from memlab.device.emulator.machine.threads import block_coordinates
 from memlab.device.emulator.program.program import ATOMIC_KINDS, Program
 from memlab.device.machine_code.retries import Attempts, SharedAdditions
-from memlab.device.properties import SHARED_BANKS, WARP_SIZE
+from memlab.device.properties import SHARED_BANK_BYTES, SHARED_BANKS, WARP_SIZE
 from memlab.kernels.launch import Dim3
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 _MOST_LANES = 100_000  # additions that are looked at: 0.1 s
 _MOST_BLOCKS = 32  # whose words are looked at
 _NO_WORD = -1
-_BANK_BYTES = 4
-_BYTES_AT_ONCE = SHARED_BANKS * _BANK_BYTES
+_BYTES_AT_ONCE = SHARED_BANKS * SHARED_BANK_BYTES
 
 Found = Mapping[int, NDArray[np.int64]]
 """By line of the PTX: the turn of the warp, the warp, the lane, the address and the bytes of each
@@ -95,7 +94,7 @@ def shared_additions(found: Sequence[Found], warps: int) -> SharedAdditions:
             )
             for block in found
         ),
-        tuple((addresses // _BANK_BYTES % SHARED_BANKS).tolist()),
+        tuple((addresses // SHARED_BANK_BYTES % SHARED_BANKS).tolist()),
     )
 
 

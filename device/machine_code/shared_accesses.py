@@ -20,11 +20,11 @@ from memlab.device.machine_code.executed_code import ExecutedCode
 from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.machine_code.retries import SWAP_WAVEFRONTS, is_swap, retried_lines
+from memlab.device.properties import SHARED_BANK_BYTES
 
 _OTHER_INSTRUCTIONS = (is_async_copy_store, is_matrix_load, is_matrix_store)
 _NAMES = {"load": "LDS", "store": "STS"}
 _WIDTH_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
-_BANK_BYTES = 4
 _COUNTED = ("requests", "wavefronts", "excessive")
 
 
@@ -116,7 +116,7 @@ def with_swaps(executed: ExecutedCode | DisassemblyError, program: Program, tall
         line = step.instruction.ptx_line
         if warps[line] and _is_shared_atomic(step):
             requests[index] = round(warps[line])
-            halves = max(step.counted_bytes / _BANK_BYTES, 1.0)
+            halves = max(step.counted_bytes / SHARED_BANK_BYTES, 1.0)
             wavefronts[index] = round(SWAP_WAVEFRONTS * halves * requests[index])
             excessive[index] = 0
     return replace(tally, requests=requests, wavefronts=wavefronts, excessive=excessive)

@@ -10,6 +10,7 @@ from memlab.device.machine_code.retries import SWAP_WAVEFRONTS, is_swap
 from memlab.device.properties import (
     LINE_BYTES,
     SECTOR_BYTES,
+    SHARED_BANK_BYTES,
     WARP_SIZE,
     DeviceProperties,
     clock_hz,
@@ -152,7 +153,7 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
         step["latency"] = max(issue.latency - BEFORE_L1_CLOCKS, 0.0)
         if is_swap(instruction):
             # Lanes with one bank take further rounds of the loop.
-            step["passes"] = SWAP_WAVEFRONTS * issue.width / 4
+            step["passes"] = SWAP_WAVEFRONTS * issue.width / SHARED_BANK_BYTES
         elif instruction.name == "ATOMS" and access.sharing_lanes > 1:
             _share_address(step, instruction, access.sharing_lanes, properties)
         _set_levels(step, access, issue.width)

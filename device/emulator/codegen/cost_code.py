@@ -44,10 +44,15 @@ from memlab.device.emulator.isa.values import (
     shaped,
     where,
 )
-from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, SHARED_BANKS, WARP_SIZE
+from memlab.device.properties import (
+    LINE_BYTES,
+    SECTOR_BYTES,
+    SHARED_BANK_BYTES,
+    SHARED_BANKS,
+    WARP_SIZE,
+)
 
 _GLOBAL, _SHARED, _LOCAL = map(SPACES.index, ("global", "shared", "local"))
-_BANK_BYTES = 4
 _BankLoads = Annotated[Value, (U8, SHARED_BANKS)]
 _RETURNED_BYTES = 128  # of lanes that are served at once, unless pairs of them share their words
 _WIDEST_BYTES = 16  # of a lane's access to shared memory in one instruction of the machine code
@@ -128,7 +133,7 @@ def _l1_clocks(
     lines the place makes little difference, and one stands for all.
     """
     different = last_of_equals(lines)
-    if different & different - 1 == 0 and width <= _BANK_BYTES:
+    if different & different - 1 == 0 and width <= SHARED_BANK_BYTES:
         return L1_CLOCK_PARTS
     if count_bits(different) > _FEW_LINES:
         places = 1

@@ -8,19 +8,12 @@ that the machine code of compute capability 9.0 computes (NVRTC 13.5).
 
 from __future__ import annotations
 
-import re
-
 from memlab.device.emulator.isa.values import F32, S32, U32, U64, Lowering, Value
-
-_OPCODE = re.compile(r"(div|rcp|sqrt)\.rn(?:\.ftz)?\.(f32|f64)|(div|rem)\.(u64|s64)")
 
 
 def slow_operands(opcode: str) -> Lowering | None:
     """What tells, of an instruction's sources, which lanes take the slow path; None if none do."""
-    match = _OPCODE.fullmatch(opcode)
-    if match is None:
-        return None
-    return _long_quotient if match[3] else _RULES[match[1], match[2]]
+    return _RULES.get(opcode.replace(".ftz", ""))
 
 
 def _quotient(a: Value, b: Value) -> Value:
@@ -81,11 +74,12 @@ def _double_root(a: Value) -> Value:
     return (_upper(a) + (2**32 - 0x0350_0000)) >= 0x7CA0_0000
 
 
-_RULES: dict[tuple[str, str], Lowering] = {
-    ("div", "f32"): _quotient,
-    ("rcp", "f32"): _reciprocal,
-    ("sqrt", "f32"): _square_root,
-    ("div", "f64"): _double_quotient,
-    ("rcp", "f64"): _double_reciprocal,
-    ("sqrt", "f64"): _double_root,
+_RULES: dict[str, Lowering] = {
+    "div.rn.f32": _quotient,
+    "rcp.rn.f32": _reciprocal,
+    "sqrt.rn.f32": _square_root,
+    "div.rn.f64": _double_quotient,
+    "rcp.rn.f64": _double_reciprocal,
+    "sqrt.rn.f64": _double_root,
+    **dict.fromkeys(("div.u64", "div.s64", "rem.u64", "rem.s64"), _long_quotient),
 }

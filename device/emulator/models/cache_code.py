@@ -28,7 +28,7 @@ none of them with others (its counters lrc__*_coalescing_achieved_type_programma
 tests/data/h100-hopper-counters.csv)."""
 
 _NONE = -1
-_HASH = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
+HASH = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
 _SECTORS = 4  # of a line
 _SECTOR_BITS = (1 << _SECTORS) - 1
 _HOME_SHIFT, _HOME_BITS = 20, (1 << 16) - 1  # bits of a line's hash that choose its partition
@@ -266,7 +266,7 @@ def find_fresh(
         access = order[number]
         place = places[access]
         line, sectors = place >> _SECTORS, place & _SECTOR_BITS
-        entry = line * _HASH >> hash_shift & last
+        entry = line * HASH >> hash_shift & last
         while table[entry] != _NONE and table[entry] >> _SECTORS != line:
             entry = entry + 1 & last
         known = 0
@@ -359,7 +359,7 @@ def home_of(state: Replay, line: int) -> Cache:
 @compiled
 def home_number(state: Replay, line: int) -> int:
     """The number of that partition."""
-    return (line * _HASH >> _HOME_SHIFT & _HOME_BITS) % state.partitions
+    return (line * HASH >> _HOME_SHIFT & _HOME_BITS) % state.partitions
 
 
 @compiled
@@ -413,7 +413,7 @@ def drop_copies(state: Replay, line: int, writer: int) -> None:
 @compiled
 def found(cache: Cache, line: int) -> int:
     """The number of a line that a cache has; -1 if it has not."""
-    number = cache.heads[line * _HASH >> cache.hash_shift & (1 << 64 - cache.hash_shift) - 1]
+    number = cache.heads[line * HASH >> cache.hash_shift & (1 << 64 - cache.hash_shift) - 1]
     while number != _NONE and cache.lines[number].number != line:
         number = cache.lines[number].chained
     return number
@@ -422,7 +422,7 @@ def found(cache: Cache, line: int) -> int:
 @compiled
 def use(cache: Cache, line: int, once: int) -> Line:
     """Make a line the newest; it is without sectors if the cache did not have it."""
-    head = line * _HASH >> cache.hash_shift & (1 << 64 - cache.hash_shift) - 1
+    head = line * HASH >> cache.hash_shift & (1 << 64 - cache.hash_shift) - 1
     number = found(cache, line)
     if number != _NONE:
         cache.latest = number
@@ -507,7 +507,7 @@ def drop(cache: Cache, number: int) -> None:
     """Remove a line from its chain, and write back what memory must get."""
     place = cache.lines[number]
     cache.written_back += count_bits(place.dirty)
-    head = place.number * _HASH >> cache.hash_shift & (1 << 64 - cache.hash_shift) - 1
+    head = place.number * HASH >> cache.hash_shift & (1 << 64 - cache.hash_shift) - 1
     if cache.heads[head] == number:
         cache.heads[head] = place.chained
         return

@@ -303,14 +303,32 @@ def _merged(
     by_warps = not geometry.reads.between_barriers and not geometry.reads.in_turn
     if by_warps and len(accesses.ends) <= geometry.wave:  # as they were measured
         rounds = _rounds_of_warps(accesses, kinds, is_read, geometry)
-        return merge_reads(
-            rounds, geometry.reads, geometry.multiprocessors, geometry.resident_blocks
-        )
-    blocks = min(len(accesses.ends), MERGED_WAVES * geometry.wave)
-    kept = np.flatnonzero(is_read[accesses.index] & (accesses.block < blocks))
-    every = -(-len(kept) // _MERGED_LINES)
+    else:
+        rounds = _rounds_of_blocks(accesses, schedule, steps, kinds, is_read, geometry)
+    return merge_reads(rounds, geometry.reads, geometry.multiprocessors, geometry.resident_blocks)
+
+
+def _sampled(kept: IntArray, accesses: LineAccesses) -> tuple[IntArray, int]:
+    """Of many accesses, by their positions, those to one line in so many, and that number."""
+    every = max(-(-len(kept) // _MERGED_LINES), 1)
     if every > 1:
         kept = kept[hash_lines(accesses.place[kept] >> SECTORS_PER_LINE) % every == 0]
+    return kept, every
+
+
+def _rounds_of_blocks(
+    accesses: LineAccesses,
+    schedule: Schedule,
+    steps: Sequence[DecodedInstruction],
+    kinds: NDArray[np.int32],
+    is_read: NDArray[np.bool_],
+    geometry: CacheGeometry,
+) -> ReadRounds:
+    """What the first blocks read, and their multiprocessor has not read before."""
+    assert geometry.reads is not None
+    blocks = min(len(accesses.ends), MERGED_WAVES * geometry.wave)
+    reads = np.flatnonzero(is_read[accesses.index] & (accesses.block < blocks))
+    kept, every = _sampled(reads, accesses)
     times = schedule.start[accesses.block[kept]] + accesses.time[kept]
     kept = kept[np.argsort(times, kind="stable")]
     owner = schedule.multiprocessor[accesses.block[kept]]
@@ -333,18 +351,17 @@ def _merged(
     else:
         number = np.cumsum(starts | (np.diff(time, prepend=-1) != 0)) - 1
     sectors = _BITS[accesses.place[kept] & _PLACES - 1]
-    reads = np.searchsorted(block, np.arange(blocks + 1))
-    rounds = ReadRounds(
-        starts=reads,
+    first_reads = np.searchsorted(block, np.arange(blocks + 1))
+    return ReadRounds(
+        starts=first_reads,
         round=number,
         place=place,
         unit=_units(place, geometry),
         sectors=np.add.reduceat(sectors, read) if len(read) else np.zeros(0),
-        lines=np.diff(np.append(read, len(kept))) * float(accesses.factor * max(every, 1)),
+        lines=np.diff(np.append(read, len(kept))) * float(accesses.factor * every),
         work=_work(block, time, number, accesses.ends),
-        work_before=(np.diff(reads) == 0).astype(np.float64),  # all of those whose reads hit
+        work_before=(np.diff(first_reads) == 0).astype(np.float64),  # all of those whose reads hit
     )
-    return merge_reads(rounds, geometry.reads, geometry.multiprocessors, geometry.resident_blocks)
 
 
 def _rounds_of_warps(
@@ -371,10 +388,7 @@ def _rounds_of_warps(
     is_cached = kinds[accesses.index] != cache_code.LOAD_BYPASSING_L1
     fresh = _fresh(own * _PLACES + sectors[reads], np.arange(len(reads)))
     sectors[reads] = np.where(is_cached[reads], fresh, sectors[reads])  # the others hit the L1
-    kept = reads[sectors[reads] > 0]
-    every = -(-len(kept) // _MERGED_LINES)
-    if every > 1:
-        kept = kept[hash_lines(line[kept]) % every == 0]
+    kept, every = _sampled(reads[sectors[reads] > 0], accesses)
     kept = kept[np.argsort(reader[kept], kind="stable")]
     starts = np.searchsorted(reader[kept], np.arange(blocks * warps + 1))
     begins = np.ones(len(kept), np.bool_)
@@ -399,7 +413,7 @@ def _rounds_of_warps(
         place=place,
         unit=_units(place, geometry),
         sectors=_BITS[sectors[kept]].astype(np.float64),
-        lines=1.0 + lines * accesses.factor * max(every, 1),
+        lines=1.0 + lines * accesses.factor * every,
         work=((until - time) / mean)[number],
         warps=warps,
         work_before=before / mean,

@@ -18,9 +18,9 @@ from typing import Any
 from memlab.device.emulator.codegen.compiled import compiled
 from memlab.device.emulator.codegen.llvm import library_of
 from memlab.device.emulator.codegen.records import Byte, Int32, Pointer, Record
+from memlab.device.emulator.models.cache_code import HASH
 from memlab.device.emulator.models.clocks import later
 
-_HASH = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
 _HASH_SHIFT = 20
 _HAS_ENDED = 1  # the version of a block's event by which it makes room for another one
 
@@ -209,7 +209,7 @@ def ask(state: Merging, number: int, time: float, read: int) -> float:
 def find(state: Merging, key: int) -> int:
     """Where the table of what the L1s have asked for has a key, or has room for it."""
     last = (1 << state.held_bits) - 1
-    entry = key * _HASH >> _HASH_SHIFT & last
+    entry = key * HASH >> _HASH_SHIFT & last
     while state.held[entry].key != 0 and state.held[entry].key != key:
         entry = entry + 1 & last
     return entry
