@@ -44,6 +44,7 @@ TIMED = (
     "shared_streams",
     "shared_ends",
     "replaced_lines",
+    "contended_words",
     "missed_loads",
 )
 """Programs that print their table."""

@@ -153,6 +153,7 @@ TABLES = {
     "block_places": "docs/results/h100-block-places.csv",
     "hinted_lines": "docs/results/h100-hinted-lines.csv",
     "replaced_lines": "docs/results/h100-replaced-lines.csv",
+    "contended_words": "docs/results/h200-contended-words.csv",
     "missed_loads": "docs/results/h100-missed-loads.csv",
     "stored_parts": "docs/results/h100-stored-parts.csv",
     "short_tiles": "docs/results/h100-short-tiles.csv",
