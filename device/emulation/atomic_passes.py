@@ -12,6 +12,7 @@ from memlab.device.machine_code.instructions import MachineCode
 
 _VOTES = frozenset(("VOTE", "VOTEU"))
 """With one of these ptxas finds the lanes of a warp, before one lane adds for all of them."""
+_ATOMICS = frozenset(("ATOM", "ATOMG", "RED", "REDG"))
 
 
 def with_sums_of_warps(
@@ -19,8 +20,10 @@ def with_sums_of_warps(
 ) -> dict[int, AtomicContention]:
     """Let one lane operate for its warp where ptxas arranged that.
 
-    It does so for integers at an address that all lanes share: it adds up the lanes of a warp
-    (`REDUX`, or `POPC` of a vote), and one of them executes the atomic.
+    It does so for integers at an address that all lanes share: it adds up the lanes of a warp, or
+    takes their maximum and so on (`REDUX`, or `POPC` of a vote), and one of them executes the
+    atomic. If the result is not used, such a request takes an H200 as long as that of one lane,
+    with any of these operations (`docs/results/h200-contended-words.csv`).
 
     Args:
         contention: The contention of each atomic of the PTX, by its position.
@@ -28,7 +31,7 @@ def with_sums_of_warps(
         program: Its PTX.
         tally: The counts of the whole grid.
     """
-    voting = {step.ptx_line for step in code.instructions if step.name in _VOTES}
+    voting = _lines_of_one_lane(code)
     found = dict(contention)
     for place, met in contention.items():
         if program.steps[place].instruction.ptx_line in voting and tally.lanes[place]:
@@ -39,6 +42,21 @@ def with_sums_of_warps(
                 sector_passes=met.sector_passes * share,
             )
     return found
+
+
+def _lines_of_one_lane(code: MachineCode) -> set[int]:
+    """The lines of the PTX whose atomic the lane executes that a vote has chosen.
+
+    The vote comes from the same line, or from that of an earlier atomic, which chose the lane.
+    """
+    voting = {step.ptx_line for step in code.instructions if step.name in _VOTES}
+    chosen, set_by = set(voting), dict[str, int]()
+    for step in code.instructions:
+        if step.name in _ATOMICS and set_by.get(step.predicate) in voting:
+            chosen.add(step.ptx_line)
+        elif step.name == "ISETP":
+            set_by[step.operands[0]] = step.ptx_line
+    return chosen
 
 
 def count_atomic_passes(

@@ -43,6 +43,16 @@ SWAPPING = """extern "C" __global__ void k(unsigned *flags)
     asm volatile("red.global.add.u32 [%0], 1;" :: "l"(flags + threadIdx.x) : "memory");
 }
 """
+AGGREGATED = """extern "C" __global__ void k(int *of_all)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    atomicAdd(of_all, 10);
+    atomicMax(of_all + 1, i);
+    atomicAnd(of_all + 2, i);
+    atomicAdd(of_all, 20);
+    atomicExch(of_all + 3, i);
+}
+"""
 SHARED = """extern "C" __global__ void k(unsigned *out)
 {
     __shared__ unsigned mine[1024];
@@ -206,3 +216,15 @@ def test_atomics_wait_for_the_dram_as_often_as_they_read_it() -> None:
     # Without accesses nothing misses.
     idle = _mean_latencies(Counters(), H200)
     assert (idle.global_load, idle.global_atomic) == (l1, l2)
+
+
+def test_one_lane_operates_for_its_warp_but_where_each_lane_has_a_result_of_its_own() -> None:
+    """On one sector: a pass of each sum, maximum and conjunction of a warp, 32 of its exchange."""
+    of_all = Buffer("of_all", (8,), "int32", "inout", SingleValue(0))
+    launch = launch_of(AGGREGATED, of_all)
+    compiled = compile_launch(launch, H200.compute_capability)
+
+    counters = emulate(launch, compiled, H200, 0).counters
+
+    warps = 4 * THREADS // 32
+    assert counters.global_atomic_slice_passes == warps * (4 * 1 + 32)
