@@ -10,8 +10,10 @@ from memlab.device.sm_model.barriers import (
     sites_of,
     warp_operations,
 )
+from memlab.device.sm_model.early_arms import early_arms
 from memlab.device.sm_model.paths import Path, warp_path
 from memlab.device.sm_model.profile import LaunchProfile
+from memlab.device.sm_model.records import Kind
 from memlab.device.sm_model.simulation import BarrierWork, Steps
 
 
@@ -43,13 +45,15 @@ def block_paths(profile: LaunchProfile, steps: Steps, longest: int) -> BlockPath
     warps = len(profile.active)
     sites = sites_in_order(profile.code, steps, sites_of(profile.code, profile.barriers))
     operations = warp_operations(profile.code, profile.barriers, warps)
+    flows = [profile.flows[number] for number in sorted(set(profile.active))]
+    early = early_arms(flows, steps["kind"] == int(Kind.SYNCHRONIZE))
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}
     paths: list[Path] = []
 
     def path_of(flow: int, sequence: tuple[int, ...]) -> int:
         number = numbers.setdefault((flow, sequence), len(paths))
         if number == len(paths):
-            paths.append(warp_path(profile.flows[flow], longest, sites, sequence))
+            paths.append(warp_path(profile.flows[flow], longest, sites, sequence, early))
         return number
 
     active = tuple(

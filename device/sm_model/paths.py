@@ -14,40 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device.sm_model.early_arms import EarlyArm
+from memlab.device.sm_model.flows import LEAVE, Flow, meeting_blocks
 from memlab.device.sm_model.operation_order import Guide, Site, guide, site_graph
 
-LEAVE = -2
-"""Where an edge leads that leaves the kernel or a function."""
 _ROUNDING = 1e-6
 _DEEPEST_CALL = 64
-
-
-@dataclass(frozen=True)
-class Flow:
-    """How often one warp executed the blocks and passed the edges of a flow graph.
-
-    Attributes:
-        blocks: The instructions of each basic block: the first, and the one behind the last.
-        executions: Executions of each block.
-        edges: Executions by the blocks that an edge joins; the destination `LEAVE` leaves the
-            kernel or a function.
-        calls: The function that a block calls at its end, by its first block.
-    """
-
-    blocks: Sequence[tuple[int, int]]
-    executions: Sequence[float]
-    edges: Mapping[tuple[int, int], float]
-    calls: Mapping[int, int]
-
-    @property
-    def instructions(self) -> float:
-        """The instructions that the warp executed."""
-        pairs = zip(self.blocks, self.executions, strict=True)
-        return sum((stop - start) * count for (start, stop), count in pairs)
 
 
 @dataclass(frozen=True)
@@ -71,6 +48,18 @@ class Path:
         return int((self.ranges[:, 1] - self.ranges[:, 0]).sum())
 
 
+class _Rounds(NamedTuple):
+    """In how many of the rounds of a loop a warp takes an arm."""
+
+    arm: int
+    rounds: float
+    taken: float
+
+    def is_early(self, visit: int) -> bool:
+        """Whether it does at a visit of the branch, counted from 1."""
+        return (visit - 1) % self.rounds < self.taken - _ROUNDING
+
+
 @dataclass
 class _Walk:
     """The state of a walk.
@@ -82,6 +71,8 @@ class _Walk:
         taken: How often each of the ways was taken.
         meeting: Where the ways out of each block meet; empty if lanes never part.
         guide: What tells which ways are open.
+        early: The arms of branches that are taken in the first rounds of a loop: how many rounds
+            it has, and in how many of them the arm is taken.
         visits: How often each block was left.
     """
 
@@ -91,6 +82,7 @@ class _Walk:
     taken: dict[int, list[int]]
     meeting: Sequence[int] = ()
     guide: Guide | None = None
+    early: Mapping[int, _Rounds] = field(default_factory=dict)
     visits: dict[int, int] = field(default_factory=dict)
 
     def following(self, block: int) -> list[int]:
@@ -109,6 +101,10 @@ class _Walk:
                 return [LEAVE]
             numbers = list(range(len(ways)))
         taken = self.taken[block]
+        early = self._early_arm(block, visit)
+        if early in numbers:
+            taken[early] += 1
+            return [ways[early][0]]
         late = {n: ways[n][1] * visit / total + _ROUNDING - taken[n] for n in numbers}
         due = [number for number in reversed(numbers) if late[number] >= 1 and number]
         chosen = due[0] if due else numbers[0]
@@ -116,6 +112,14 @@ class _Walk:
             chosen = max(numbers, key=lambda number: late[number])
         taken[chosen] += 1
         return [ways[chosen][0]]
+
+    def _early_arm(self, block: int, visit: int) -> int | None:
+        """The way that a branch takes at a visit, if its arm is taken early; None if it is not."""
+        rounds = self.early.get(block)
+        if rounds is None or len(self.ways[block]) != 2:
+            return None
+        arm = [place for place, _ in self.ways[block]].index(rounds.arm)
+        return arm if rounds.is_early(visit) else 1 - arm
 
     def _arms(self, block: int) -> list[int]:
         """Those that its lanes take one after the other, the first one first."""
@@ -142,6 +146,11 @@ class _Walk:
             leads_on = self._is_open(block, ways[arms[0]][0])
             if leads_on != self._is_open(block, ways[past[0]][0]):
                 due = arms if leads_on else past
+        early = self._early_arm(block, visit)
+        if early is not None and early not in due:
+            due.append(early)
+        if early is not None and early in past:
+            due = past
         for number in due:
             taken[number] += 1
         found = [ways[number][0] for number in due]
@@ -159,7 +168,11 @@ class _Walk:
 
 
 def warp_path(
-    flow: Flow, longest: int, sites: Sequence[Site] = (), sequence: Sequence[int] = ()
+    flow: Flow,
+    longest: int,
+    sites: Sequence[Site] = (),
+    sequence: Sequence[int] = (),
+    early: Mapping[int, EarlyArm] | None = None,
 ) -> Path:
     """Make a path that has the executions of a warp.
 
@@ -168,6 +181,7 @@ def warp_path(
         longest: Instructions behind which the path is cut.
         sites: The instructions that operate on barriers.
         sequence: The sites of the warp's operations, in order.
+        early: The branches whose arm is taken in the first rounds of a loop.
     """
     ways: dict[int, list[tuple[int, float]]] = {}
     unused: dict[int, list[int]] = {}
@@ -180,9 +194,10 @@ def warp_path(
         leaving.sort(key=lambda way: -way[1])
     taken = {block: [0] * len(out) for block, out in ways.items()}
     walk = _Walk(ways, unused, flow.executions, taken)
+    walk.early = {block: _rounds(flow, block, arm) for block, arm in (early or {}).items()}
     parting = [block for block in ways if walk.parts(block)]
     if parting:
-        walk.meeting = _meeting_blocks(flow)
+        walk.meeting = meeting_blocks(flow)
     if sequence:
         detours = _detours(flow, ways, parting, walk.meeting)
         known = frozenset(sequence)
@@ -250,33 +265,7 @@ def _detours(
     return found
 
 
-def _meeting_blocks(flow: Flow) -> list[int]:
-    """The block that each block's ways out all lead to (its immediate post-dominator)."""
-    count = len(flow.blocks)
-    after: list[list[int]] = [[] for _ in range(count)]
-    for source, destination in flow.edges:
-        if source >= 0:
-            after[source].append(destination if destination >= 0 else count)
-    masks = [(1 << (count + 1)) - 1] * count + [1 << count]
-    changed = True
-    while changed:
-        changed = False
-        for block in range(count - 1, -1, -1):
-            mask = (1 << (count + 1)) - 1 if after[block] else 1 << count
-            for place in after[block]:
-                mask &= masks[place]
-            mask |= 1 << block
-            if mask != masks[block]:
-                masks[block], changed = mask, True
-    meeting = []
-    for block in range(count):
-        others = masks[block] & ~(1 << block)
-        # The nearest one has the most post-dominators of its own.
-        best, size = LEAVE, -1
-        while others:
-            place = (others & -others).bit_length() - 1
-            others &= others - 1
-            if place < count and masks[place].bit_count() > size:
-                best, size = place, masks[place].bit_count()
-        meeting.append(best)
-    return meeting
+def _rounds(flow: Flow, block: int, early: EarlyArm) -> _Rounds:
+    entries = early.entries(flow)
+    taken = flow.edges.get((block, early.arm), 0.0)
+    return _Rounds(early.arm, max(flow.executions[block] / entries, 1.0), taken / entries)

@@ -22,7 +22,8 @@ from memlab.device.emulator.codegen.compiled import Compiled, compiled
 from memlab.device.emulator.codegen.llvm import library_of
 from memlab.device.emulator.codegen.records import Pointer, Record, dtype_of
 from memlab.device.emulator.models.clocks import later, sooner
-from memlab.device.sm_model.paths import Flow, warp_path
+from memlab.device.sm_model.flows import Flow
+from memlab.device.sm_model.paths import warp_path
 from memlab.device.sm_model.profile import LaunchProfile, UnequalWork
 from memlab.device.sm_model.records import SCHEDULERS
 from memlab.device.sm_model.simulation import Floats, Rates, Steps, Workload, run

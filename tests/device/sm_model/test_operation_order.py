@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from memlab.device.sm_model.flows import LEAVE, Flow
 from memlab.device.sm_model.operation_order import Site, guide, site_graph
-from memlab.device.sm_model.paths import LEAVE, Flow, Path, warp_path
+from memlab.device.sm_model.paths import Path, warp_path
 
 LONGEST = 10**6
 WAIT, RELEASE = 0, 1

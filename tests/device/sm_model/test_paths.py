@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from memlab.device.sm_model.paths import LEAVE, Flow, Path, warp_path
+from memlab.device.sm_model.flows import LEAVE, Flow
+from memlab.device.sm_model.paths import Path, warp_path
 
 LONGEST = 10**6
 
