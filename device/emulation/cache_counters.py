@@ -38,9 +38,10 @@ from memlab.device.emulator.program.program import (
 )
 from memlab.device.emulator.sampling.data_dependence import depends_on_data
 from memlab.device.measurement import Counters, total_global_atomic_sectors
-from memlab.device.properties import SECTOR_BYTES, DeviceProperties
+from memlab.device.properties import LINE_BYTES, SECTOR_BYTES, DeviceProperties
 from memlab.device.sm_model.records import SCHEDULERS
 
+_CLEARLY = 2.0  # times the spread over a launch: that over a block
 _MOST_RESIDENT = 8
 """Blocks on each SM up to which their pace was measured (docs/results/h200-block-paces.csv), and
 merged reads were counted in a loop (h100-row-reads.csv, h100-wave-reads.csv there)."""
@@ -186,7 +187,62 @@ def _model_once(
         l2_hits=l2_hit_rate(counters),
         atomic_hits=atomic_hit_rate(counters),
     )
+    of_one_sm = executed_addresses.record_lines_of_one_sm(
+        execution, tally, lane_instructions_per_block, geometry
+    )
+    if of_one_sm is not None and len(of_one_sm.place):
+        levels = _by_instruction(execution, tally, of_one_sm, levels, geometry)
     return CacheCounters(counters, levels)
+
+
+def _by_instruction(
+    execution: Execution,
+    tally: Tally,
+    lines: LineAccesses,
+    levels: Mapping[int, AccessLevels],
+    geometry: caches.CacheGeometry,
+) -> Mapping[int, AccessLevels]:
+    """Tell which loads miss the L1, and when in their block, as those of one multiprocessor do.
+
+    Args:
+        execution: The launch.
+        tally: The counts of the whole grid.
+        lines: What the blocks access that one multiprocessor holds first.
+        levels: The same shares of all instructions, those of the whole launch.
+        geometry: The caches.
+    """
+    alone = replace(
+        geometry,
+        multiprocessors=1,
+        l2_bytes=geometry.l2_partitions * LINE_BYTES,
+        merged_by_readers=(),
+        copies=None,
+        reads=None,
+    )
+    steps = execution.program.steps
+    replayed = replay_accesses(lines, schedule_blocks(lines.ends, alone), steps, alone)
+    by_turn = {
+        index: replayed.by_turn[:, :, load]
+        for load, index in enumerate(replayed.loads.tolist())
+        if index in levels and not steps[index].row.bypass_l1
+    }
+    sectors = {index: float(tally.sectors[index]) for index in by_turn}
+    missed = {
+        index: 1 - counts[:, 2].sum() / max(counts[:, 1].sum(), 1)
+        for index, counts in by_turn.items()
+    }
+    of_all = sum(sectors[index] * (1 - levels[index].l1) for index in by_turn)
+    of_these = sum(sectors[index] * missed[index] for index in by_turn)
+    found = dict(levels)
+    for index, counts in by_turn.items():
+        if not of_these:
+            continue
+        share = min(missed[index] * of_all / of_these, 1.0)
+        at = AccessLevels.of(1 - share, levels[index].l2 / max(1 - levels[index].l1, 1e-9))
+        counts = counts.copy()
+        counts[:, 3:] = counts[:, 1:2] - counts[:, 2:3]
+        found[index] = replace(_with_progress(at, None, counts), far_by_progress=())
+    return found
 
 
 def suit_blocks(
@@ -332,12 +388,11 @@ def _by_replay(
         dram_read_bytes=_whole(fetched, geometry.dram_access_bytes),
         dram_write_bytes=_whole(replayed.written_back * SECTOR_BYTES * scale, SECTOR_BYTES),
     )
-    levels = _levels(steps, traffic, is_load)
-    if executed == blocks:
-        levels = {
-            index: _with_progress(of, replayed.by_part[:, :, index]) if is_load[index] else of
-            for index, of in levels.items()
-        }
+    levels = dict(_levels(steps, traffic, is_load))
+    for load, index in enumerate(replayed.loads.tolist()):
+        if index in levels:
+            by_part = replayed.by_part[:, :, load] if executed == blocks else None
+            levels[index] = _with_progress(levels[index], by_part, replayed.by_turn[:, :, load])
     return CacheCounters(counters, levels)
 
 
@@ -411,28 +466,61 @@ def _far_share(traffic: _Traffic, index: int) -> float | None:
     return float(np.clip(far / served, 0, 1)) if served > 0 else None
 
 
-def _with_progress(levels: AccessLevels, by_part: NDArray[np.int64]) -> AccessLevels:
-    """Add how the misses of a load are distributed over the time of a launch.
+def _with_progress(
+    levels: AccessLevels, by_part: NDArray[np.int64] | None, by_turn: NDArray[np.int64]
+) -> AccessLevels:
+    """Add how the misses of a load are distributed over the time of a launch, or of a block.
+
+    Over that in which they differ more: in a launch of one wave of blocks, both are about the same.
 
     Args:
         levels: The shares over the whole launch.
-        by_part: As of `ReplayedTraffic`, of the load; shape (parts, 4).
+        by_part: As of `ReplayedTraffic`, of the load, shape (parts, 5); None if it is not known.
+        by_turn: The same of a block.
     """
-    accesses, l1_hits, reads, l2_misses = np.vstack([np.zeros(4), by_part.cumsum(axis=0)]).T
-    missed, far = accesses - l1_hits, l2_misses - reads
-    if not accesses[-1] or not missed[-1] or not reads[-1]:
+    of_launch = None if by_part is None else _shares_by_progress(by_part)
+    of_block = _shares_by_progress(by_turn)
+    shares, in_block = of_launch, False
+    if of_block is not None and _spread(of_block) > _CLEARLY * _spread(of_launch):
+        shares, in_block = of_block, True
+    if shares is None:
         return levels
-    progress = np.linspace(0, accesses[-1], len(accesses))
-    shares = [
-        np.diff(np.interp(progress, accesses, sectors)) / max(sectors[-1], 1) * len(by_part)
-        for sectors in (missed, reads, far)
-    ]
+    missed, dram, far = (tuple(each.tolist()) for each in shares)
     return replace(
         levels,
-        missed_by_progress=tuple(shares[0].tolist()),
-        dram_by_progress=tuple(shares[1].tolist()),
-        far_by_progress=tuple(shares[2].tolist()),
+        missed_by_progress=missed,
+        dram_by_progress=dram,
+        far_by_progress=far,
+        progress_in_block=in_block,
     )
+
+
+def _shares_by_progress(counts: NDArray[np.int64]) -> NDArray[np.float64] | None:
+    """What misses the L1, comes from DRAM, and from the far partition: in parts, over the mean.
+
+    Args:
+        counts: Sectors in parts of the time, as of `ReplayedTraffic.by_part`; shape (parts, 5).
+
+    Returns:
+        Of parts of as many accesses to lines each, shape (3, parts); None where nothing misses.
+    """
+    before = np.zeros(counts.shape[1])
+    requests, accesses, l1_hits, reads, l2_misses = np.vstack([before, counts.cumsum(axis=0)]).T
+    missed, far = accesses - l1_hits, l2_misses - reads
+    if not accesses[-1] or not missed[-1] or not reads[-1]:
+        return None
+    progress = np.linspace(0, requests[-1], len(requests))
+    return np.array(
+        [
+            np.diff(np.interp(progress, requests, sectors)) / max(sectors[-1], 1) * len(counts)
+            for sectors in (missed, reads, far)
+        ]
+    )
+
+
+def _spread(shares: NDArray[np.float64] | None) -> float:
+    """How much the shares of what misses the L1 and comes from DRAM differ between parts."""
+    return 0.0 if shares is None else float(shares[:2].var(axis=1).sum())
 
 
 def _at_most_once(

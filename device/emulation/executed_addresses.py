@@ -7,6 +7,7 @@ the whole grid takes long, its first waves are executed.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memlab.device.budget import EmulationTimeoutError
 from memlab.device.emulation.execution import Execution
@@ -26,6 +27,8 @@ REPLAYED_BY_DATA = 3_000_000_000
 REPLAYED_WITHOUT_DATA = 6_000_000_000
 """The same of programs whose data can be left out (`without_data`) and whose blocks are resident at
 once, such as those that take tile after tile, none of which stands for the others: 4 s at most."""
+ONE_SM_LANE_INSTRUCTIONS = 300_000_000
+"""The same of the blocks of one multiprocessor, where no more are executed again."""
 _LANE_COST = 100  # instructions per lane that take as long as preparing it (50 ns)
 _LINE_COST = 40  # the same of an access to a line (20 ns), whether it is in the sample or not
 MOST_ACCESSES = 3_000_000
@@ -65,13 +68,45 @@ def record_lines(
     blocks = _blocks(execution, int(afford / cost), geometry)
     if not blocks or (is_affine and blocks < execution.launch.blocks):
         return None
+    return _record(execution, execution.blocks[:blocks], blocks * lines_per_block)
+
+
+def record_lines_of_one_sm(
+    execution: Execution,
+    tally: Tally,
+    lane_instructions_per_block: float,
+    geometry: CacheGeometry,
+) -> LineAccesses | None:
+    """Execute again the blocks that one multiprocessor holds first; the launch's outputs are lost.
+
+    Args:
+        execution: As of `record_lines`.
+        tally: As there.
+        lane_instructions_per_block: As there.
+        geometry: The blocks that are resident at once.
+
+    Returns:
+        The accesses; None where they take too long, or the blocks wait for others.
+    """
+    lines_per_block = sum(_lines_accessed(execution, tally)) / execution.launch.blocks
+    blocks = execution.blocks[: geometry.wave][:: geometry.multiprocessors]
+    cost = lane_instructions_per_block + _LINE_COST * lines_per_block
+    if execution.launch.cluster_blocks > 1 or cost * len(blocks) > ONE_SM_LANE_INSTRUCTIONS:
+        return None
+    return _record(execution, blocks, len(blocks) * lines_per_block)
+
+
+def _record(
+    execution: Execution, blocks: NDArray[np.int64], accesses: float
+) -> LineAccesses | None:
+    """The lines that some blocks access, about so often in all."""
     factor = 1
-    while blocks * lines_per_block / factor > MOST_ACCESSES:
+    while accesses / factor > MOST_ACCESSES:
         factor *= 2
     execution.reset()
     try:
         chunks = execution.record_chunks(
-            list(execution.chunks(execution.blocks[:blocks])),
+            list(execution.chunks(blocks)),
             lambda: LineTrace(2 * MOST_ACCESSES, factor),
             _whole,
             without_products(execution.program),

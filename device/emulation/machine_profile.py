@@ -27,8 +27,8 @@ from memlab.device.machine_code.ptx_profile import Executed, PtxStructure, ptx_p
 from memlab.device.machine_code.retries import Attempts, SharedAdditions
 from memlab.device.measurement import Counters
 from memlab.device.properties import SECTOR_BYTES
+from memlab.device.sm_model.flows import Flow
 from memlab.device.sm_model.machine_steps import reads_fixed_constant
-from memlab.device.sm_model.paths import Flow
 from memlab.device.sm_model.pipes import access_bytes
 from memlab.device.sm_model.profile import Access, LaunchProfile, UnequalWork
 from memlab.kernels.launch import Launch
@@ -409,8 +409,11 @@ def _repeated(
     return tuple((each.sum(axis=0) / sectors).tolist())
 
 
-def _progress(known: Sequence[float]) -> NDArray[np.float64]:
-    return np.array(known) if known else np.ones(PARTS)
+def _progress(levels: AccessLevels, in_block: bool) -> NDArray[np.float64]:
+    """How what misses, comes from DRAM and from the far partition progresses; shape (3, PARTS)."""
+    parts = (levels.missed_by_progress, levels.dram_by_progress, levels.far_by_progress)
+    is_known = levels.progress_in_block == in_block
+    return np.array([part if part and is_known else np.ones(PARTS) for part in parts])
 
 
 def _mean_access(indices: Sequence[int], counts: LaunchCounts) -> Access:
@@ -432,8 +435,9 @@ def _mean_access(indices: Sequence[int], counts: LaunchCounts) -> Access:
     if stores:
         passes = sum(tally.wavefronts[index] for index in stores) / requests
     sectors, l2_far, shares = 0.0, 0.0, np.zeros(7)
-    missed_by_progress, dram_by_progress, far_by_progress = np.zeros((3, PARTS))
-    knows_far = True
+    by_progress, knows_far = np.zeros((3, PARTS)), True
+    levels = [counts.levels[index] for index in loads if index in counts.levels]
+    in_block = all(at.progress_in_block for at in levels if at.missed_by_progress)
     used = sum(tally.used[index] for index in loads)
     for index in loads:
         count, fetches = tally.sectors[index], counts.fetches_per_sector.get(index, 1.0)
@@ -447,10 +451,10 @@ def _mean_access(indices: Sequence[int], counts: LaunchCounts) -> Access:
         )
         knows_far &= at.l2_far is not None
         l2_far += count * at.l2 * far
-        missed_by_progress += count * asked * _progress(at.missed_by_progress)
-        dram_by_progress += count * at.dram * _progress(at.dram_by_progress)
-        far_by_progress += count * at.l2 * far * _progress(at.far_by_progress)
+        sizes = count * np.array([[asked], [at.dram], [at.l2 * far]])
+        by_progress += sizes * _progress(at, in_block)
     missed, dram, held, joined, joined_dram, l2_held, l2_joined_dram = shares.tolist()
+    missed_by_progress, dram_by_progress, far_by_progress = by_progress
     atomics = [counts.contention.get(index, AtomicContention()) for index in indices]
     return Access(
         passes=passes,
@@ -465,6 +469,7 @@ def _mean_access(indices: Sequence[int], counts: LaunchCounts) -> Access:
         missed_by_progress=tuple((missed_by_progress / missed).tolist()) if missed > 0 else (),
         dram_by_progress=tuple((dram_by_progress / dram).tolist()) if dram > 0 else (),
         far_by_progress=tuple((far_by_progress / l2_far).tolist()) if l2_far and knows_far else (),
+        progress_in_block=in_block,
         lanes=sum(tally.lanes[index] for index in loads) / requests,
         sharing_lanes=counts.sharing_lanes(indices),
         slice_passes=max(met.slice_passes for met in atomics),

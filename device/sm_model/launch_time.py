@@ -182,8 +182,9 @@ def _run_launch(
     `loads` are those of the instructions on the tensor cores, as of `type_loads`.
     """
     blocks, slots = work.blocks, work.slots
+    work = with_progress(work, profile, whole=affordable >= blocks)
     if affordable >= blocks:
-        done = _run(with_progress(work, profile), rates)
+        done = _run(work, rates)
         return _Run(done.clocks, tensor_load(work, done.clocks, loads), done.stuck, done.rounds)
     simulated = min(blocks % slots + (affordable // slots) * slots, blocks)
     done = _run(replace(work, blocks=simulated), rates)
@@ -192,17 +193,20 @@ def _run_launch(
     return _Run(done.clocks + later, load, done.stuck, done.rounds)
 
 
-def with_progress(work: Workload, profile: LaunchProfile) -> Workload:
-    """Let each load miss when it does in the launch, where that is known: mostly at first.
+def with_progress(work: Workload, profile: LaunchProfile, whole: bool) -> Workload:
+    """Let each load miss when it does in the launch or its block, where that is known.
 
     Args:
-        work: The blocks of the busiest SM, all of which are simulated. Its steps are changed.
+        work: The blocks of the busiest SM. Its steps are changed.
         profile: What the launch executes.
+        whole: Whether all of these blocks are simulated.
     """
     known = {
         number: access
         for number, access in profile.accesses.items()
-        if access.dram_by_progress and access.missed_by_progress
+        if access.dram_by_progress
+        and access.missed_by_progress
+        and (whole or access.progress_in_block)
     }
     if not known:
         return work
@@ -216,9 +220,13 @@ def with_progress(work: Workload, profile: LaunchProfile) -> Workload:
     missed = np.array([access.missed_by_progress for access in known.values()], float)
     dram = np.array([access.dram_by_progress for access in known.values()], float)
     far = np.array([_far_curve(access) for access in known.values()])
-    for curve, number in enumerate(known):
-        work.steps[number]["curve"] = curve
-        work.steps[number]["advance"] = missed.shape[1] / max(issues[number] * work.blocks, 1.0)
+    for curve, (number, access) in enumerate(known.items()):
+        blocks = 1 if access.progress_in_block else work.blocks
+        work.steps[number]["curve"], work.steps[number]["in_block"] = (
+            curve,
+            access.progress_in_block,
+        )
+        work.steps[number]["advance"] = missed.shape[1] / max(issues[number] * blocks, 1.0)
     return replace(
         work, missed_curves=missed, dram_curves=dram / np.maximum(missed, 1e-9), far_curves=far
     )

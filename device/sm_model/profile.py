@@ -12,7 +12,7 @@ from memlab.device.emulator.machine.barrier_log import BarrierOperations
 from memlab.device.machine_code.instructions import MachineCode
 from memlab.device.machine_code.retries import SharedAdditions
 from memlab.device.properties import SECTOR_BYTES
-from memlab.device.sm_model.paths import Flow
+from memlab.device.sm_model.flows import Flow
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Access:
             time, over that of all; empty if it is the same in all.
         dram_by_progress: The same of the share of its sectors that come from DRAM.
         far_by_progress: The same of the share that comes from the other partition of the L2.
+        progress_in_block: Whether these are parts of the requests of each block, not of all.
         lanes: Lanes that make it.
         sharing_lanes: Of an atomic on shared memory, the lanes of a warp that have one address.
         slice_passes: Of an atomic, the passes in the slice of the L2 that all blocks use most.
@@ -62,6 +63,7 @@ class Access:
     missed_by_progress: tuple[float, ...] = ()
     dram_by_progress: tuple[float, ...] = ()
     far_by_progress: tuple[float, ...] = ()
+    progress_in_block: bool = False
     lanes: float = 32.0
     sharing_lanes: float = 1.0
     slice_passes: float = 0.0

@@ -120,6 +120,7 @@ class Step(Record):
     far: float  # share of the lines in the L2 that come from its other partition; NONE: unknown
     curve: int  # the row of the tables by progress that it has; NONE if its shares stay the same
     advance: float  # of its progress through that row, with each issue
+    in_block: int  # 1 where that begins anew with each block
     joined: float  # share of the lines in the L1 that are on their way to it
     joined_dram: float  # share of these that come from DRAM
     l2_joined_dram: float  # share of the lines in the L2 that are on their way from DRAM
@@ -277,6 +278,8 @@ class Machine(Record):
     dram_curves: Pointer[float]  # the same of `dram`
     far_curves: Pointer[float]  # the same of `far`
     curve_parts: int
+    curves: int
+    issued_in_block: Pointer[int]  # by slot and curve: how often its step was issued for the block
     fetch_latency: float  # until another line that no prefetch covers
     fetch_interval: float  # between lines that are prefetched
     fetch_ahead: int  # lines that are prefetched

@@ -172,7 +172,8 @@ class Workload:
         barriers: What the warps do to barriers in shared memory.
         additions: What they add in shared memory.
         turn: By how many warps the paths of a block lie behind those of the block before.
-        missed_curves: By `Step.curve` and part of the launch: the factor of `Step.missed`.
+        missed_curves: By `Step.curve` and part of the launch, or of a block: the factor of
+            `Step.missed`.
         dram_curves: The same of `Step.dram`.
         far_curves: The same of `Step.far`.
         walks: The lines of constant memory that each warp of a block reads, in order.
@@ -250,10 +251,10 @@ def run(work: Workload, rates: Rates) -> Simulated:
     point("starts", starts)
     point("l2_table", quantiles(rates.l2_latencies))
     point("dram_table", quantiles(rates.dram_latencies))
-    point("missed_curves", np.ascontiguousarray(work.missed_curves))
-    point("dram_curves", np.ascontiguousarray(work.dram_curves))
-    point("far_curves", np.ascontiguousarray(work.far_curves))
-    machine["curve_parts"] = work.dram_curves.shape[1]
+    for name in ("missed_curves", "dram_curves", "far_curves"):
+        point(name, np.ascontiguousarray(getattr(work, name)))
+    machine["curves"], machine["curve_parts"] = work.dram_curves.shape
+    point("issued_in_block", np.zeros(slots * len(work.dram_curves), np.int64))
     listed = [of for warp in work.barriers.operations for of in warp]
     operations = np.zeros(sum(map(len, listed)) + 1, dtype_of(Operation))
     for number, operation in enumerate(item for of in listed for item in of):

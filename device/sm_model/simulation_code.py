@@ -202,6 +202,8 @@ def _start_block(m: Machine, slot: int, clock: float) -> None:
         state = m.states[slot * m.barriers + barrier]
         state.pending, state.transactions = m.arrivals[barrier], 0
         state.phases, state.latest = 0, 0.0
+    for curve in range(m.curves):
+        m.issued_in_block[slot * m.curves + curve] = 0
     for member in range(m.warps_per_block):
         index = slot * m.warps_per_block + member
         origin = (member + number * m.turn) % m.warps_per_block
@@ -478,7 +480,7 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
             elif step.adding >= 0:
                 _swap(m, number, step, begin)
         elif step.kind == _LOAD:
-            done = _load(m, step, begin, _latency_of(m, number, warp, step))
+            done = _load(m, warp.slot, step, begin, _latency_of(m, number, warp, step))
         elif step.kind == _STORE:
             warp.stored = later(warp.stored, _store(m, warp, step, begin))
         elif step.kind == _ATOMIC:
@@ -537,7 +539,7 @@ def _asynchronous(m: Machine, number: int, warp: Warp, step: Step, clock: float)
     elif step.kind == _COPY:
         index = _operation(m, number, step.site)
         if index < 0 or m.operations[index].barrier >= 0:
-            _operate(m, number, step, _load(m, step, clock, 0 + NONE))
+            _operate(m, number, step, _load(m, warp.slot, step, clock, 0 + NONE))
         else:
             m.cursors[number * m.sites + step.site] += 1
     elif step.kind == _SEND:  # by the copy engine
@@ -745,7 +747,7 @@ def _latency_of(m: Machine, number: int, warp: Warp, step: Step) -> int:
 
 
 @compiled(inline=False)
-def _load(m: Machine, step: Step, begin: float, latency: int) -> float:
+def _load(m: Machine, slot: int, step: Step, begin: float, latency: int) -> float:
     """When the last sector of a load is there; a latency of DRAM may be given, as a quantile."""
     done = begin + later(step.passes, 1.0) - 1.0 + step.latency
     if step.missed <= 0.0 and step.joined <= 0.0:
@@ -754,7 +756,12 @@ def _load(m: Machine, step: Step, begin: float, latency: int) -> float:
     leaves, interval = begin, step.passes / step.lines  # the L1 looks up a line after the other
     missed, dram, far = step.missed, step.dram, step.far
     if step.curve >= 0:
-        place = min(_whole(float(step.issued - 1) * step.advance), m.curve_parts - 1)
+        before = step.issued - 1
+        if step.in_block:
+            of_block = slot * m.curves + step.curve
+            before = m.issued_in_block[of_block]
+            m.issued_in_block[of_block] += 1
+        place = min(_whole(float(before) * step.advance), m.curve_parts - 1)
         place += step.curve * m.curve_parts
         missed, dram = missed * m.missed_curves[place], dram * m.dram_curves[place]
         far *= m.far_curves[place]

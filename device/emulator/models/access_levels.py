@@ -29,6 +29,7 @@ class AccessLevels:
             accesses, in the order of time, over that of all; empty if it is not known.
         dram_by_progress: The same of the share that DRAM serves.
         far_by_progress: The same of the share that comes from the other partition of the L2.
+        progress_in_block: Whether these are parts of the accesses of each block, not of all.
     """
 
     l1: float
@@ -41,6 +42,7 @@ class AccessLevels:
     missed_by_progress: tuple[float, ...] = ()
     dram_by_progress: tuple[float, ...] = ()
     far_by_progress: tuple[float, ...] = ()
+    progress_in_block: bool = False
 
     @classmethod
     def of(cls, l1_hits: float, l2_hits: float) -> AccessLevels:

@@ -36,6 +36,8 @@ _MULTIPROCESSORS = 1 << 20  # by which an instruction's number is multiplied in 
 _ALL = _MULTIPROCESSORS - 1  # the multiprocessor of an asker that stands for all
 _READER_BITS = 16
 _MOST_READERS = (1 << _READER_BITS) - 1
+TURNS = 32
+"""Parts of the time in which a block executes an instruction, of which misses are told apart."""
 _ONCE_SHARE = 4
 """One line of an L1 in so many is of data to be replaced first, at most: an H100's keeps 256 such
 lines beside 1024 others, a seventh of 1024, and a twentieth of 1536, as one way of four does
@@ -78,8 +80,9 @@ class Cache(Record):
 
 
 class Counts(Record):
-    """What was counted of an instruction, in sectors but for `fetches`."""
+    """What was counted of an instruction, in sectors but for `requests` and `fetches`."""
 
+    requests: int  # accesses to lines
     accesses: int
     l1_hits: int
     lrc_reads: int  # sectors that loads read from the L2, before the coalescer
@@ -112,7 +115,10 @@ class Replay(Record):
     alone: float  # the share of copies out of step that would be merged in step, and are not
     fresh: Pointer[Byte]  # by access: a bit per sector that none before it names; or null
     kinds: Pointer[Int32]  # by instruction
-    counts: Pointer[Counts]  # by instruction
+    since_start: Pointer[int]  # by access: its time since its block began
+    first_times: Pointer[int]  # by instruction: the least of these
+    durations: Pointer[int]  # by instruction: from that on, until all are past
+    counts: Pointer[Counts]  # by instruction and turn
     l1: Pointer[Cache]  # by multiprocessor
     l2: Pointer[Cache]  # its partitions
     partitions: int
@@ -183,10 +189,9 @@ def replay(state: Replay, start: int, stop: int) -> int:
         access = state.order[number]
         place, index = state.places[access], state.indices[access]
         line, sectors = place >> _SECTORS, place & _SECTOR_BITS
-        counts, kind = state.counts[index], state.kinds[index]
+        counts, kind = count_access(state, index, access), state.kinds[index]
         owner, moment, once = state.owners[access], state.moments[access], is_used_once(kind)
         asker, together = owner + index * _MULTIPROCESSORS, asker_of_l2(state, access)
-        counts.accesses += count_bits(sectors)
         if kind in (STORE, STORE_ONCE):
             read(state.l1[owner], line, sectors, once)
         if kind in (STORE, STORE_ONCE, STORE_BYPASSING_L1):
@@ -229,6 +234,40 @@ def replay(state: Replay, start: int, stop: int) -> int:
         if kind in (LOAD, LOAD_ONCE):
             held = state.l1[owner].lines[state.l1[owner].latest]
             ask(held, sectors, read_now | waiting, asker, moment)
+    return 0
+
+
+@compiled
+def count_access(state: Replay, index: int, access: int) -> Counts:
+    """Count an access to a line, and return the counts of its instruction and turn.
+
+    A turn is a part of the time in which a block executes the instruction.
+    """
+    since = state.since_start[access] - state.first_times[index]
+    turn = min((since * TURNS) // state.durations[index], TURNS - 1)
+    counts = state.counts[index * TURNS + turn]
+    counts.requests += 1
+    counts.accesses += count_bits(state.places[access] & _SECTOR_BITS)
+    return counts
+
+
+@compiled(exported=True)
+def find_durations(
+    indices: Pointer[Int32],
+    since_start: Pointer[int],
+    count: int,
+    first_times: Pointer[int],
+    durations: Pointer[int],
+) -> int:
+    """Find when the first and the last access of each instruction are in their blocks.
+
+    Both are 0 before, and the latter is behind the last one then.
+    """
+    for access in range(count):
+        index, time = indices[access], since_start[access]
+        if durations[index] == 0 or time < first_times[index]:
+            first_times[index] = time
+        durations[index] = max(durations[index], time + 1)
     return 0
 
 
@@ -517,4 +556,4 @@ def drop(cache: Cache, number: int) -> None:
     cache.lines[before].chained = place.chained
 
 
-_EXPORTED: tuple[Any, ...] = (find_misses, find_fresh, replay)
+_EXPORTED: tuple[Any, ...] = (find_misses, find_fresh, find_durations, replay)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,14 @@ _GROUPS = 3  # of blocks: see `ReplayedTraffic`
 _BITS = np.array([number.bit_count() for number in range(_PLACES)])
 _MERGED_LINES = 400_000
 """Accesses to lines of which merged reads are simulated, about: of more, the lines are sampled."""
-PARTS = 32
+_SERVED = (
+    "requests",
+    "accesses",
+    "l1_hits",
+    "memory_reads",
+    "l2_misses",
+)  # `Counts` that are told apart
+PARTS = cache_code.TURNS
 """Parts of a launch, by its accesses in the order of time, of which the misses are told apart."""
 
 
@@ -131,17 +138,21 @@ class ReplayedTraffic:
         settling: That of the first half of the others, in launch order.
         later: That of the second half.
         written_back: Sectors that the L2 wrote to DRAM.
-        by_part: Of each part of the accesses, in the order of time, and each instruction: sectors
-            that it accessed, those of loads that the L1 held, those that loads read from DRAM, and
-            those that the reader's partition of the L2 did not hold; shape (parts, 4,
-            instructions).
+        loads: The positions of the loads in the program.
+        by_part: Of each part of the accesses, in the order of time, and each of these loads:
+            accesses to lines, sectors that these accessed, those that the L1 held, those that came
+            from DRAM, and those that the reader's partition of the L2 did not hold; shape (parts,
+            5, loads).
+        by_turn: The same of each part of the time in which a block executes the load.
     """
 
     first_wave: InstructionTraffic
     settling: InstructionTraffic
     later: InstructionTraffic
     written_back: int
+    loads: IntArray
     by_part: IntArray
+    by_turn: IntArray
 
 
 @dataclass(frozen=True)
@@ -213,7 +224,7 @@ def replay_accesses(
     group = _groups(len(accesses.ends), geometry.wave)[accesses.block]
     index = accesses.index + group * count  # counted by themselves
     never = -2 - np.arange(len(times))  # times at which no other access is made: nothing is merged
-    counts = np.zeros(_GROUPS * count, _COUNTS)
+    counts = np.zeros((_GROUPS, count, cache_code.TURNS), _COUNTS)
     caches, state = _Caches(), np.zeros((), _REPLAY)
     l2_lines = round(geometry.l2_bytes / LINE_BYTES / accesses.factor / geometry.l2_partitions)
     l2 = caches.add(geometry.l2_partitions, l2_lines)
@@ -231,6 +242,9 @@ def replay_accesses(
         "meetings": meetings,
         "apart": _apart(accesses, steps),
         "kinds": np.array(_GROUPS * _kinds(steps, bool(geometry.l1_bytes)), np.int32),
+        "since_start": np.ascontiguousarray(accesses.time),
+        "first_times": np.zeros(_GROUPS * count, np.int64),
+        "durations": np.zeros(_GROUPS * count, np.int64),
         "counts": counts,
         "l1": caches.add(geometry.multiprocessors, l1_lines),
         "l2": l2,
@@ -245,22 +259,33 @@ def replay_accesses(
     state["most_copies"] = geometry.copies.most if geometry.copies else 1
     state["alone"] = 1 - geometry.copies.merged_apart if geometry.copies else 0.0
     state["fetched_sectors"] = geometry.dram_access_bytes // SECTOR_BYTES
+    used = [arrays[name].ctypes.data for name in ("indices", "since_start")]
+    found = [arrays[name].ctypes.data for name in ("first_times", "durations")]
+    cache_code.function("find_durations", 5)(*used, len(order), *found)
+    arrays["durations"] -= arrays["first_times"]
     replay = cache_code.function("replay", 3)
-    done = np.zeros((PARTS + 1, 4, count), np.int64)
+    loads = np.flatnonzero([step.row.kind == "load" for step in steps])
+    done = np.zeros((PARTS + 1, len(_SERVED), len(loads)), np.int64)
     bounds = np.linspace(0, len(order), PARTS + 1).astype(int).tolist()
     for part, (begin, end) in enumerate(itertools.pairwise(bounds), 1):
         replay(state.ctypes.data, begin, end)
-        for place, name in enumerate(("accesses", "l1_hits", "memory_reads", "l2_misses")):
-            done[part, place] = counts[name].reshape(_GROUPS, count).sum(axis=0)
+        for place, name in enumerate(_SERVED):
+            done[part, place] = counts[name][:, loads].sum(axis=(0, 2))
+    by_turn = np.array([counts[name][:, loads].sum(axis=0).T for name in _SERVED])
     kinds = arrays["kinds"][:count]
     is_merged = _reads_of_arrays(steps, kinds)
     merged = _merged(accesses, schedule, steps, kinds, is_merged, geometry)
-    l2_reads = counts.reshape(_GROUPS, count)["l2_reads"]
-    l2_reads[0, is_merged] *= merged.first_wave
-    l2_reads[1:, is_merged] *= merged.later
-    first, settling, later = map(_traffic, counts.reshape(_GROUPS, count))
+    counts["l2_reads"][0, is_merged] *= merged.first_wave
+    counts["l2_reads"][1:, is_merged] *= merged.later
+    first, settling, later = map(_traffic, counts)
     return ReplayedTraffic(
-        first, settling, later, int(l2["written_back"].sum()), np.diff(done, axis=0)
+        first,
+        settling,
+        later,
+        int(l2["written_back"].sum()),
+        loads,
+        np.diff(done, axis=0),
+        by_turn.swapaxes(0, 1),
     )
 
 
@@ -493,7 +518,9 @@ def _placed(
 
 
 def _traffic(counts: NDArray[np.void]) -> InstructionTraffic:
-    return InstructionTraffic(**{name: counts[name] for name in _COUNTS.names or ()})
+    """The traffic of instructions whose turns were counted; shape (instructions, turns)."""
+    names = [each.name for each in fields(InstructionTraffic)]
+    return InstructionTraffic(**{name: counts[name].sum(axis=-1) for name in names})
 
 
 def _kinds(steps: Sequence[DecodedInstruction], has_l1: bool) -> list[int]:

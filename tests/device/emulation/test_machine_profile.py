@@ -49,6 +49,17 @@ TWICE = """extern "C" __global__ void k(const float *x, float *y)
 }
 """
 
+SUM_IN_PLACE = """extern "C" __global__ void k(float *x, float *y)
+{
+    float *of_block = x + blockDim.x * blockIdx.x;
+    for (int offset = blockDim.x >> 1; offset > 0; offset >>= 1) {
+        if (threadIdx.x < offset) of_block[threadIdx.x] += of_block[threadIdx.x + offset];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) y[blockIdx.x] = of_block[0];
+}
+"""
+
 
 def profile_of(launch: Launch) -> LaunchProfile:
     """What a launch on the emulated H200 tells the time model."""
@@ -204,3 +215,28 @@ def test_a_request_of_no_lane_takes_a_wavefront() -> None:
     )
 
     assert access_of(profile_of(launch), "STS").passes == pytest.approx((2 * 2 + 6 * 1) / 8)
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [20_000, pytest.param(100_000, marks=pytest.mark.slow)],
+    ids=["replayed", "by strides"],
+)
+def test_data_that_a_block_reads_again_is_missed_in_its_first_round_only(blocks: int) -> None:
+    """Of 8 requests of each load, the 2 of the first round miss 4 sectors each: those of a block.
+
+    The other 6 read 4 sectors, 2 and then 1, 1, 1, 1.
+    """
+    x = Buffer("x", (blocks * 128,), "float32", "inout")
+    y = Buffer("y", (blocks,), "float32", "out")
+    profile = profile_of(launches.launch_of(SUM_IN_PLACE, x, y, blocks=blocks, threads=128))
+    instructions = enumerate(profile.code.instructions)
+    of_loop = [profile.accesses[at] for at, each in instructions if each.name == "LDG"][:2]
+
+    for access in of_loop:
+        assert access.sectors == pytest.approx(18 / 8)
+        assert access.missed == pytest.approx(8 / 18, rel=0.02)
+        assert access.progress_in_block
+        parts = np.array(access.missed_by_progress)
+        assert parts[: len(parts) // 4] == pytest.approx(4, rel=0.02)
+        assert parts[len(parts) // 4 :] == pytest.approx(0, abs=0.05)

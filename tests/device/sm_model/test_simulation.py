@@ -274,12 +274,49 @@ def test_misses_come_when_the_launch_has_them() -> None:
         1, 1, 4, missed=0.25, dram=1, missed_by_progress=(4, 0, 0, 0), dram_by_progress=(4, 0, 0, 0)
     )
     profile = LaunchProfile(code, (), (0,), (0,), 1.0, {0: access}, 32.0, 0.0, 0.0)
-    work = with_progress(Workload(steps, (path,), (0,), (0,), 1.0, 2, 1), profile)
+    work = with_progress(Workload(steps, (path,), (0,), (0,), 1.0, 2, 1), profile, whole=True)
 
     done = run(work, Rates(dram_latencies=np.array([700.0])))
 
     assert done.clocks == pytest.approx(50 * (5 + 700) + 150 * 5, rel=0.01)
     assert done.starts[1] == pytest.approx(50 * (5 + 700) + 50 * 5, rel=0.01)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_misses_come_when_each_block_has_them(whole: bool) -> None:
+    """Two blocks, one after the other: the first quarter of the loads of each one misses."""
+    steps, path = empty_steps(2), np.array([(0, 2)] * 100)
+    load(steps, 0, missed=0.25, dram=1)
+    parts = (4, 0, 0, 0)
+    access = Access(
+        *(1, 1, 4),
+        missed=0.25,
+        dram=1,
+        missed_by_progress=parts,
+        dram_by_progress=parts,
+        progress_in_block=True,
+    )
+    code = MachineCode("k", (9, 0), ())
+    profile = LaunchProfile(code, (), (0,), (0,), 1.0, {0: access}, 32.0, 0.0, 0.0)
+    work = with_progress(Workload(steps, (path,), (0,), (0,), 1.0, 2, 1), profile, whole)
+
+    done = run(work, Rates(dram_latencies=np.array([700.0])))
+
+    assert done.starts[1] == pytest.approx(25 * (5 + 700) + 75 * 5, rel=0.01)
+    assert done.clocks == pytest.approx(2 * done.starts[1], rel=0.01)
+
+
+def test_misses_of_a_launch_are_even_where_only_a_part_is_simulated() -> None:
+    steps, path = empty_steps(2), np.array([(0, 2)] * 100)
+    load(steps, 0, missed=0.25, dram=1)
+    parts = (4, 0, 0, 0)
+    access = Access(1, 1, 4, 0.25, 1, missed_by_progress=parts, dram_by_progress=parts)
+    code = MachineCode("k", (9, 0), ())
+    profile = LaunchProfile(code, (), (0,), (0,), 1.0, {0: access}, 32.0, 0.0, 0.0)
+
+    work = with_progress(Workload(steps, (path,), (0,), (0,), 1.0, 2, 1), profile, whole=False)
+
+    assert (work.steps["curve"] == -1).all()
 
 
 def test_far_hits_come_when_the_launch_has_them() -> None:
@@ -295,7 +332,7 @@ def test_far_hits_come_when_the_launch_has_them() -> None:
     )
     code = MachineCode("k", (9, 0), ())
     profile = LaunchProfile(code, (), (0,), (0,), 1.0, {0: access}, 32.0, 0.0, 0.0)
-    work = with_progress(Workload(steps, (path,), (0,), (0,), 1.0, 2, 1), profile)
+    work = with_progress(Workload(steps, (path,), (0,), (0,), 1.0, 2, 1), profile, whole=True)
     halves = np.repeat([280.0, 455.0], QUANTILES // 2)
 
     done = run(work, Rates(l2_latencies=halves, dram_latencies=np.array([700.0])))

@@ -327,11 +327,45 @@ def test_parts_of_a_launch_have_their_own_misses() -> None:
     by_part = replay(given, geometry, [step("load")]).by_part
 
     first = PARTS // rounds
-    accesses, l1_hits, reads, l2_misses = by_part[:, :, 0].T
+    requests, accesses, l1_hits, reads, l2_misses = by_part[:, :, 0].T
+    assert (requests == count // PARTS).all()
     assert (l2_misses == reads).all()  # of one partition
     assert (accesses == 4 * count // PARTS).all()
     assert reads[:first].sum() == 4 * lines
     assert not reads[first:].any()
+    assert (l1_hits == accesses - reads).all()
+
+
+def test_turns_of_blocks_have_their_own_misses() -> None:
+    """Each of three blocks in turn reads its own 4 lines eight times; the second load hits.
+
+    The first load begins at time 0, the second one at 100.
+    """
+    rounds, lines, blocks = 8, 4, 3
+    time = np.arange(2 * rounds * lines)
+    time += np.where(time < rounds * lines, 0, 100 - rounds * lines)
+    place = np.tile(np.arange(lines), 2 * rounds) + lines * np.arange(blocks)[:, None]
+    count = len(time)
+    given = LineAccesses(
+        block=np.repeat(np.arange(blocks), count),
+        time=np.tile(time, blocks),
+        index=np.tile(np.repeat(np.array([0, 1], np.int32), rounds * lines), blocks),
+        place=place.reshape(-1) * 16 + 0x3,
+        ends=np.full(blocks, 200),
+        factor=1,
+        local_lines=0,
+    )
+    geometry = CacheGeometry(1, 1, 64 * LINE, 64 * LINE, 32)
+
+    by_turn = replay(given, geometry, [step("load"), step("load")]).by_turn
+
+    requests, accesses, l1_hits, reads, _ = by_turn.transpose(1, 2, 0)
+    first = PARTS // rounds
+    assert (requests == blocks * rounds * lines // PARTS).all()
+    assert (accesses == 2 * requests).all()
+    assert (reads[0, :first] == 2 * requests[0, :first]).all()
+    assert not reads[0, first:].any()
+    assert not reads[1].any()
     assert (l1_hits == accesses - reads).all()
 
 
