@@ -421,6 +421,7 @@ int main() {{
 """A program that is too long to follow to its last two launches."""
 
 
+@pytest.mark.slow
 def test_a_program_that_is_too_long_to_follow(capsys: pytest.CaptureFixture[str]) -> None:
     Path("long.cu").write_text(LONG)
     doubt = "memlab followed the program only for 100,000 steps and did not see it come there"

@@ -33,6 +33,8 @@ DEVICES = (
     pytest.param("cuda:0", marks=pytest.mark.gpu),
 )
 
+SLOW_KERNELS = ("attention-mma", "attention-wgmma", "warp-tiled", "wgmma-tf32")
+"""Kernels whose emulation takes seconds at the sizes of the tests."""
 QUICK = TimingSettings(samples=5, settle_s=0.02)
 
 STORE = "P[row * n + column] = sum;"
@@ -75,7 +77,10 @@ def test_odd_sizes_verify(device: Device, kernel: str, sizes: tuple[int, int, in
     assert verification.checked == verification.total == m * n
 
 
-@pytest.mark.parametrize("kernel", CATALOG)
+@pytest.mark.parametrize(
+    "kernel",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW_KERNELS)) for name in CATALOG],
+)
 def test_every_kernel_verifies(device: Device, kernel: str) -> None:
     names = {parameter.name for parameter in CATALOG[kernel].parameters}
     small = {"width": 128} if "width" in names else {"n": 4096}

@@ -98,7 +98,9 @@ def test_programs_that_loop_or_recur_do_not_run_forward() -> None:
     [
         ("tiled", {"width": 64}),
         ("row-sum-block", {}),  # shuffles
-        ("wgmma-specialized", {"width": 256}),  # named barriers and mbarriers
+        pytest.param(
+            "wgmma-specialized", {"width": 256}, marks=pytest.mark.slow
+        ),  # named barriers and mbarriers
     ],
 )
 def test_memory_is_freed_without_a_collection(

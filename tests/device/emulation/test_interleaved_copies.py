@@ -205,6 +205,7 @@ def test_observers_see_what_is_copied(copy: str) -> None:
         assert seen_by_observers(box) == copied, row
 
 
+@pytest.mark.slow
 def test_sectors_are_those_that_an_h200_counts() -> None:
     for row in rows_of("h200-interleaved-sectors.csv"):
         box = Box(

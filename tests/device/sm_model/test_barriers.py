@@ -299,6 +299,7 @@ def test_stores_to_another_block_complete_the_bytes_that_it_waits_for() -> None:
     assert time.left_out == ""
 
 
+@pytest.mark.slow
 def test_arrivals_at_barriers_of_other_blocks_are_recorded_as_such() -> None:
     """A consumer of `wgmma-cluster` arrives at both blocks; what they expect is their own."""
     recorded = profile_of("wgmma-cluster", 512).barriers
@@ -362,6 +363,7 @@ def test_copies_complete_what_their_barriers_expect() -> None:
         assert sum(operation.arrivals for operation in changes) % recorded.arrivals[barrier] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "width", "microseconds"),  # of an H200 (driver 580.159.04)
     [

@@ -56,6 +56,7 @@ def test_loads_are_neither_dropped_nor_joined(pipes):
     assert counted(pipes, "loads_shared")["LDS"] >= calibration.PIPE_REPEAT
 
 
+@pytest.mark.slow
 def test_code_has_the_size_that_its_name_says():
     code = cubin("code.cu")
     for kib in calibration.CODE_KIB[:4]:
