@@ -56,13 +56,8 @@ _GROUPS = 3  # of blocks: see `ReplayedTraffic`
 _BITS = np.array([number.bit_count() for number in range(_PLACES)])
 _MERGED_LINES = 400_000
 """Accesses to lines of which merged reads are simulated, about: of more, the lines are sampled."""
-_SERVED = (
-    "requests",
-    "accesses",
-    "l1_hits",
-    "memory_reads",
-    "l2_misses",
-)  # `Counts` that are told apart
+_SERVED = ("requests", "accesses", "l1_hits", "memory_reads", "l2_misses")
+"""`Counts` that are told apart by parts of the time."""
 PARTS = cache_code.TURNS
 """Parts of a launch, by its accesses in the order of time, of which the misses are told apart."""
 
