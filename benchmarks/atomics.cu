@@ -1,9 +1,8 @@
 // Additions to few addresses of global memory, for benchmarks/atomics.py: a row for each case, with
 // the time that a warp's request adds to a launch of all SMs.
 #include <algorithm>
-#include <vector>
 
-#include "check.cuh"
+#include "median_time.cuh"
 
 constexpr int THREADS = 256, BLOCKS_PER_SM = 2, FEW_TRIPS = 16, MANY_TRIPS = 144, REPEATS = 9;
 constexpr size_t BYTES = 64 << 20;
@@ -29,27 +28,6 @@ __global__ void add_random(T* words, unsigned bins, unsigned stride, int trips) 
   }
 }
 
-// The median time of some launches, nanoseconds.
-template <class Launch>
-double median_ns(Launch launch) {
-  cudaEvent_t begin, end;
-  CHECK(cudaEventCreate(&begin));
-  CHECK(cudaEventCreate(&end));
-  std::vector<float> taken(REPEATS);
-  for (float& ms : taken) {
-    CHECK(cudaEventRecord(begin));
-    launch();
-    CHECK(cudaEventRecord(end));
-    CHECK(cudaGetLastError());
-    CHECK(cudaEventSynchronize(end));
-    CHECK(cudaEventElapsedTime(&ms, begin, end));
-  }
-  CHECK(cudaEventDestroy(begin));
-  CHECK(cudaEventDestroy(end));
-  std::sort(taken.begin(), taken.end());
-  return 1e6 * taken[REPEATS / 2];
-}
-
 template <class T>
 void run(const char* type, int blocks) {
   T* words;
@@ -58,7 +36,8 @@ void run(const char* type, int blocks) {
   double requests = double(blocks) * THREADS / 32 * (MANY_TRIPS - FEW_TRIPS);
   auto row = [&](const char* kernel, unsigned lanes, unsigned addresses, unsigned stride,
                  unsigned block_stride, auto launch) {
-    double few = median_ns([&] { launch(FEW_TRIPS); }), many = median_ns([&] { launch(MANY_TRIPS); });
+    double few = median_ns(REPEATS, [&] { launch(FEW_TRIPS); });
+    double many = median_ns(REPEATS, [&] { launch(MANY_TRIPS); });
     std::printf("%s,%s,%u,%u,%zu,%zu,%.4f\n", kernel, type, lanes, addresses, stride * sizeof(T),
                 block_stride * sizeof(T), (many - few) / requests);
   };

@@ -1,15 +1,12 @@
 // Stores and atomics of all warps to one address, or to some: the time that a request adds.
-#include <algorithm>
-#include <cstdio>
-#include <vector>
-
 #include "device.cuh"
+#include "median_time.cuh"
 
 constexpr int FEW_TRIPS = 16, MANY_TRIPS = 80, REPEATS = 7, BLOCKS_PER_SM = 2, THREADS = 256;
 constexpr int FEW_BLOCKS = 2640, MANY_BLOCKS = 10560, STORING_THREADS = 512;
 
 enum class Scope { DEVICE, SYSTEM };
-enum class Word { ADD, MAX, AND, EXCHANGE, INCREMENT, SWAP, COUNT };
+enum class Word { ADD, MAX, AND, EXCHANGE, INCREMENT, SWAP };
 const char* WORDS[] = {"add", "max", "and", "exch", "inc", "cas"};
 
 template <Word WORD, Scope SCOPE>
@@ -47,25 +44,6 @@ __global__ void stores(unsigned char* bytes, u32 lanes, u64 stride) {
   if (threadIdx.x % 32 < lanes) *reinterpret_cast<T*>(bytes + warp * stride) = T(1);
 }
 
-template <class Launch>
-double median_ns(Launch launch) {
-  cudaEvent_t begin, end;
-  CHECK(cudaEventCreate(&begin));
-  CHECK(cudaEventCreate(&end));
-  std::vector<float> taken(REPEATS);
-  for (float& ms : taken) {
-    CHECK(cudaEventRecord(begin));
-    launch();
-    CHECK(cudaEventRecord(end));
-    finish();
-    CHECK(cudaEventElapsedTime(&ms, begin, end));
-  }
-  CHECK(cudaEventDestroy(begin));
-  CHECK(cudaEventDestroy(end));
-  std::sort(taken.begin(), taken.end());
-  return 1e6 * taken[REPEATS / 2];
-}
-
 template <Word WORD, Scope SCOPE, bool USED>
 void run_operations(u32* words, u32* sums) {
   int blocks = BLOCKS_PER_SM * multiprocessors();
@@ -73,7 +51,7 @@ void run_operations(u32* words, u32* sums) {
   for (u32 even : {0u, 1u})
     for (u32 lanes : {1u, 4u, 32u}) {
       auto time = [&](int trips) {
-        return median_ns([&] {
+        return median_ns(REPEATS, [&] {
           operations<WORD, SCOPE, USED><<<blocks, THREADS>>>(words, sums, lanes, even, trips);
         });
       };
@@ -97,7 +75,7 @@ void run_stores(const char* name, unsigned char* bytes) {
   for (u32 lanes : {1u, 32u})
     for (u64 stride : {u64(0), u64(4), u64(32), u64(128), u64(1024)}) {
       auto time = [&](int blocks) {
-        return median_ns([&] { stores<T><<<blocks, STORING_THREADS>>>(bytes, lanes, stride); });
+        return median_ns(REPEATS, [&] { stores<T><<<blocks, STORING_THREADS>>>(bytes, lanes, stride); });
       };
       double few = time(FEW_BLOCKS), many = time(MANY_BLOCKS);
       double requests = double(MANY_BLOCKS - FEW_BLOCKS) * STORING_THREADS / 32;

@@ -31,10 +31,10 @@ def with_sums_of_warps(
         program: Its PTX.
         tally: The counts of the whole grid.
     """
-    voting = _lines_of_one_lane(code)
+    lines = _lines_of_one_lane(code)
     found = dict(contention)
     for place, met in contention.items():
-        if program.steps[place].instruction.ptx_line in voting and tally.lanes[place]:
+        if program.steps[place].instruction.ptx_line in lines and tally.lanes[place]:
             share = tally.requests[place] / tally.lanes[place]
             found[place] = replace(
                 met,

@@ -233,10 +233,10 @@ def _by_instruction(
     }
     of_all = sum(sectors[index] * (1 - levels[index].l1) for index in by_turn)
     of_these = sum(sectors[index] * missed[index] for index in by_turn)
+    if not of_these:
+        return levels
     found = dict(levels)
     for index, counts in by_turn.items():
-        if not of_these:
-            continue
         share = min(missed[index] * of_all / of_these, 1.0)
         at = AccessLevels.of(1 - share, levels[index].l2 / max(1 - levels[index].l1, 1e-9))
         counts = counts.copy()
