@@ -7,6 +7,19 @@ def _wide(array):
     return np.asarray(array, np.float64)
 
 
+def _in_pieces(function, *arrays):
+    """What a function gives for all rows, of some at a time: its temporaries stay in the caches."""
+    rows = len(arrays[0])
+    step = max(1, (rows << 15) // arrays[0].size)
+    for start in range(0, rows, step):
+        piece = slice(start, start + step)
+        part = function(*(array[piece] for array in arrays))
+        if start == 0:
+            result = np.empty_like(part, shape=(rows, *part.shape[1:]))
+        result[piece] = part
+    return result
+
+
 def first(a, *_):
     return a
 
@@ -32,8 +45,11 @@ def axpy_half2(x, y, a, n):
 
 
 def gelu(x, out, n):
-    x = _wide(x)
-    return 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))
+    def of(some):
+        x = _wide(some)
+        return 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+
+    return _in_pieces(of, x)
 
 
 def drift_structures(particles, dt, n):
@@ -43,8 +59,11 @@ def drift_structures(particles, dt, n):
 
 
 def adam(weight, gradient, mean, square, rate, n):
-    m, s = 0.9 * _wide(mean) + 0.1 * gradient, 0.999 * _wide(square) + 0.001 * gradient**2
-    return weight - rate * m / (np.sqrt(s) + 1e-8), m, s
+    def step(weight, gradient, mean, square):
+        m, s = 0.9 * _wide(mean) + 0.1 * gradient, 0.999 * _wide(square) + 0.001 * gradient**2
+        return np.stack([weight - rate * m / (np.sqrt(s) + 1e-8), m, s]).T
+
+    return tuple(_in_pieces(step, weight, gradient, mean, square).T)
 
 
 def total(a, start, n):
@@ -93,10 +112,11 @@ def jacobi_2d(a, out, width, height):
 
 def heat_3d(a, out, nx, ny, nz, k):
     a, result, inner = _wide(a), _wide(out), slice(1, -1)
-    around = a[inner, inner, :-2] + a[inner, inner, 2:] + a[inner, :-2, inner]
-    around += a[inner, 2:, inner] + a[:-2, inner, inner] + a[2:, inner, inner]
-    here = a[inner, inner, inner]
-    result[inner, inner, inner] = here + k * (around - 6 * here)
+    for z in range(1, nz - 1):
+        here = a[z, inner, inner]
+        around = a[z, inner, :-2] + a[z, inner, 2:] + a[z, :-2, inner] + a[z, 2:, inner]
+        around += a[z - 1, inner, inner] + a[z + 1, inner, inner]
+        result[z, inner, inner] = here + k * (around - 6 * here)
     return result
 
 
@@ -150,9 +170,12 @@ def attention_scores(q, k, out, length):
 
 
 def attention(q, k, v, out, length):
-    scores = attention_scores(q, k, out, length)
-    powers = np.exp(scores - scores.max(axis=2, keepdims=True))
-    return powers / powers.sum(axis=2, keepdims=True) @ _wide(v)
+    def of_heads(q, k, v):
+        scores = attention_scores(q, k, out, length)
+        powers = np.exp(scores - scores.max(axis=2, keepdims=True))
+        return powers @ _wide(v) / powers.sum(axis=2, keepdims=True)
+
+    return _in_pieces(of_heads, q, k, v)
 
 
 def transpose(a, out, width, height):
@@ -208,10 +231,13 @@ def polynomial(a, out, n):
 
 def gravity(body, out, n):
     body, result = _wide(body), np.zeros((n, 4))
+    place = body.T[:3].copy()
     for start in range(0, n, 256):
-        apart = body[None, :, :3] - body[start : start + 256, None, :3]
-        pull = body[None, :, 3] / ((apart**2).sum(axis=2) + 0.01) ** 1.5
-        result[start : start + 256, :3] = (apart * pull[:, :, None]).sum(axis=1)
+        apart = [axis - axis[start : start + 256, None] for axis in place]
+        squares = sum(distance * distance for distance in apart) + 0.01
+        pull = body[:, 3] / (squares * np.sqrt(squares))
+        for axis, distance in enumerate(apart):
+            result[start : start + 256, axis] = (distance * pull).sum(axis=1)
     return result
 
 
@@ -248,24 +274,34 @@ def divides(a, b, quotient, remainder, n):
 
 
 def counts_of_bits(words, out, rounds, n):
-    x, total = words.copy(), np.zeros_like(words)
-    for _ in range(rounds):
-        bits = np.unpackbits(x.astype(">u4").view(np.uint8).reshape(-1, 4), axis=1)
-        leading = np.where(x == 0, 32, bits.argmax(axis=1))
-        total += (bits.sum(axis=1) + leading).astype(np.uint32)
-        turned = np.packbits(bits[:, ::-1], axis=1).view(">u4").reshape(-1)
-        x = turned.astype(np.uint32) + total
-    return total
+    halves = [f"{half:016b}" for half in range(1 << 16)]
+    ones = np.array([half.count("1") for half in halves], np.uint32)
+    turned = np.array([int(half[::-1], 2) for half in halves], np.uint32)
+
+    def of(words):
+        x, total = words, np.zeros_like(words)
+        for _ in range(rounds):
+            high, low = x >> 16, x & 0xFFFF
+            leading = 32 - np.frexp(_wide(x))[1]
+            total += ones[high] + ones[low] + leading.astype(np.uint32)
+            x = (turned[low] << 16 | turned[high]) + total
+        return total
+
+    return _in_pieces(of, words)
 
 
 def bytes_and_choices(a, b, out, rounds, n):
-    x, y, total = a.copy(), b.copy(), np.zeros_like(a)
-    for _ in range(rounds):
-        products = x.view(np.int8).astype(np.int32) * y.view(np.int8)
-        total += products.reshape(-1, 4).sum(axis=1, dtype=np.int32)
-        x = np.minimum(x, y ^ total)
-        y = np.where(total > 0, np.maximum(y, x), y + np.int32(1))
-    return total
+    def of(a, b):
+        x, y, total = a, b, np.zeros_like(a)
+        for _ in range(rounds):
+            for byte in range(0, 32, 8):
+                # Shifted left, then right, a byte keeps its sign.
+                total += (x << (24 - byte) >> 24) * (y << (24 - byte) >> 24)
+            x = np.minimum(x, y ^ total)
+            y = np.where(total > 0, np.maximum(y, x), y + np.int32(1))
+        return total
+
+    return _in_pieces(of, a, b)
 
 
 def halves(x, out, n):

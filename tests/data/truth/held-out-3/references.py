@@ -62,11 +62,12 @@ def twiddle_transpose(array, out, n):
 
 
 def smooth_3d(array, out, n):
-    result = np.pad(_wide(array), 1)
-    for axis in range(3):
-        low, middle, high = (np.roll(result, -shift, axis=axis) for shift in range(3))
-        result = low + middle + high
-    return result[:n, :n, :n] / 27
+    padded, result = np.pad(array, 1), np.empty(array.shape)
+    for z in range(n):
+        planes = padded[z : z + 3].sum(axis=0, dtype=np.float64)
+        rows = planes[:-2] + planes[1:-1] + planes[2:]
+        result[z] = (rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]) / 27
+    return result
 
 
 def products_32(a, b, out):

@@ -7,6 +7,19 @@ def _wide(array):
     return np.asarray(array, np.float64)
 
 
+def _in_pieces(function, *arrays):
+    """What a function gives for all rows, of some at a time: its temporaries stay in the caches."""
+    rows = len(arrays[0])
+    step = max(1, (rows << 15) // arrays[0].size)
+    for start in range(0, rows, step):
+        piece = slice(start, start + step)
+        part = function(*(array[piece] for array in arrays))
+        if start == 0:
+            result = np.empty_like(part, shape=(rows, *part.shape[1:]))
+        result[piece] = part
+    return result
+
+
 def sum_pairs(array, out, n):
     return array.reshape(-1, 512).sum(axis=1)
 
@@ -28,7 +41,7 @@ def _filtered(image):
 
 
 def filter_rows(image, out, width):
-    return _filtered(image)
+    return _in_pieces(_filtered, image)
 
 
 def filter_columns(image, out, width, height):
@@ -43,9 +56,11 @@ def count_bytes(array, partial):
 def option_trees(price, strike, value):
     node = np.exp(0.0066 * (2.0 * np.arange(2049) - 2048))
     call = np.maximum(np.outer(price, node) - _wide(strike)[:, None], 0)
+    # Steps are linear: 2048 of them weigh the last values by as many terms of a binomial.
+    weight = np.ones(1)
     for _ in range(2048):
-        call = 0.5012 * call[:, 1:] + 0.4985 * call[:, :-1]
-    return call[:, 0]
+        weight = np.convolve(weight, [0.4985, 0.5012])
+    return call @ weight
 
 
 def simulate_calls(option, sample, result, paths):
@@ -111,7 +126,7 @@ def sort_network(key, value, key_out, value_out):
 
 
 def token_position(out, token, words, positions, batches, times, channels):
-    return _wide(words)[token] + np.tile(positions, (batches, 1))
+    return (words[token].reshape(batches, -1) + _wide(positions).reshape(-1)).reshape(out.shape)
 
 
 def norm_rows(out, means, scales, x, weight, bias, rows, channels):
@@ -128,10 +143,12 @@ def norm_gradients(weight, bias, gradient, x, means, scales, rows, channels):
 
 
 def softmax_causal(out, scale, x, heads, times):
-    row = np.arange(heads * times)[:, None] % times
-    shown = np.arange(times) <= row
-    weight = np.where(shown, np.exp(scale * _wide(x)), 0)
-    return weight / weight.sum(axis=1, keepdims=True)
+    def of_rows(x, row):
+        shown = np.arange(times) <= row[:, None]
+        weight = np.where(shown, np.exp(scale * _wide(x)), 0)
+        return weight / weight.sum(axis=1, keepdims=True)
+
+    return _in_pieces(of_rows, x, np.arange(heads * times) % times)
 
 
 def loss_gradient(out, above, probability, target, rows, words):
@@ -162,12 +179,17 @@ def _halves(array):
 
 
 def product_packed(weight, x, out, blocks):
-    packed = weight[..., 2:]
-    values = _wide(np.concatenate([packed & 15, packed >> 4], axis=-1))
     scale, shift = np.moveaxis(_halves(x[:, :4]), 1, 0)
-    inner = np.einsum("rbk,bk->rb", values, _wide(x[:, 4:].view(np.int8)))
-    # Two threads share a block, and each subtracts half of the shift.
-    return (_halves(weight[..., :2])[..., 0] * (inner * scale - 8 * shift)).sum(axis=1)
+    given = _wide(x[:, 4:].view(np.int8))
+
+    def of_rows(weight):
+        packed = weight[..., 2:]
+        values = _wide(np.concatenate([packed & 15, packed >> 4], axis=-1))
+        inner = np.einsum("rbk,bk->rb", values, given)
+        # Two threads share a block, and each subtracts half of the shift.
+        return (_halves(weight[..., :2])[..., 0] * (inner * scale - 8 * shift)).sum(axis=1)
+
+    return _in_pieces(of_rows, weight)
 
 
 def unpack(packed, out, n):
@@ -175,10 +197,13 @@ def unpack(packed, out, n):
 
 
 def gelu_gradient(out, x, above, n):
-    x = _wide(x)
-    argument = 0.7978845608 * (x + 0.044715 * x**3)
-    slope = 0.7978845608 * (1 + 3 * 0.044715 * x**2) / np.cosh(argument) ** 2
-    return (0.5 * (1 + np.tanh(argument)) + 0.5 * x * slope) * above
+    def of(x, above):
+        x = _wide(x)
+        tangent = np.tanh(0.7978845608 * (x + 0.044715 * x * x * x))
+        slope = 0.7978845608 * (1 + 3 * 0.044715 * x**2) * (1 - tangent**2)
+        return (0.5 * (1 + tangent) + 0.5 * x * slope) * above
+
+    return _in_pieces(of, x, above)
 
 
 def decode_part(query, key, value, out, state, tokens):
@@ -193,9 +218,12 @@ def decode_part(query, key, value, out, state, tokens):
 
 
 def attend_tiles(query, key, value, out, times):
-    score = np.einsum("bic,bjc->bij", _wide(query), _wide(key)) / 8
-    weight = np.exp(score - score.max(axis=-1, keepdims=True))
-    return weight / weight.sum(axis=-1, keepdims=True) @ _wide(value)
+    def of_heads(query, key, value):
+        score = _wide(query) @ _wide(key).transpose(0, 2, 1) / 8
+        weight = np.exp(score - score.max(axis=-1, keepdims=True))
+        return weight @ _wide(value) / weight.sum(axis=-1, keepdims=True)
+
+    return _in_pieces(of_heads, query, key, value)
 
 
 def heat_pyramid(steps, power, before, out, columns, rows, border, capacity, rx, ry, rz):

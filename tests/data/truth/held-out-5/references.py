@@ -7,9 +7,25 @@ def _wide(array):
     return np.asarray(array, np.float64)
 
 
+def _in_pieces(function, *arrays):
+    """What a function gives for all rows, of some at a time: its temporaries stay in the caches."""
+    rows = len(arrays[0])
+    step = max(1, (rows << 15) // arrays[0].size)
+    for start in range(0, rows, step):
+        piece = slice(start, start + step)
+        part = function(*(array[piece] for array in arrays))
+        if start == 0:
+            result = np.empty_like(part, shape=(rows, *part.shape[1:]))
+        result[piece] = part
+    return result
+
+
 def silu_and_multiply(out, x, size):
-    a, b = _wide(x[:, :size]), _wide(x[:, size:])
-    return a / (1 + np.exp(-a)) * b
+    def of_rows(x):
+        a, b = _wide(x[:, :size]), _wide(x[:, size:])
+        return a / (1 + np.exp(-a)) * b
+
+    return _in_pieces(of_rows, x)
 
 
 def rotate_cached(position, query, cache, heads, size):
@@ -22,15 +38,11 @@ def rotate_cached(position, query, cache, heads, size):
 def attend_pages(out, query, keys, values, tables, tokens, pages, scale):
     result = np.zeros(query.shape)
     for sequence, table in enumerate(tables):
-        # Pages, heads, tokens and elements to heads, tokens and elements.
-        own = [
-            _wide(a[table]).transpose(1, 0, 2, 3).reshape(32, -1, 128)[:, :tokens]
-            for a in (keys, values)
-        ]
-        logits = scale * np.einsum("hd,htd->ht", _wide(query[sequence]), own[0])
-        weight = np.exp(logits - logits.max(axis=1, keepdims=True))
-        weight /= weight.sum(axis=1, keepdims=True)
-        result[sequence] = np.einsum("ht,htd->hd", weight, own[1])
+        for head in range(32):
+            own = [_wide(a[table, head]).reshape(-1, 128)[:tokens] for a in (keys, values)]
+            logits = scale * (own[0] @ _wide(query[sequence, head]))
+            weight = np.exp(logits - logits.max())
+            result[sequence, head] = weight @ own[1] / weight.sum()
     return result
 
 
@@ -58,21 +70,27 @@ def decay_scan(times, channels, decay, bonus, key, value, out):
 
 
 def select_scan(u, delta, a, b, c, out, channels, times):
-    state, result = 0.0, np.zeros(u.shape)
-    for t in range(times):
-        d = _wide(delta[:, t])[..., None]
-        entry = (_wide(u[:, t])[..., None] * d) * _wide(b[:, t])[:, None]
-        state = np.exp(d * _wide(a)) * state + entry
-        result[:, t] = (state * _wide(c[:, t])[:, None]).sum(axis=-1)
+    rates, result = _wide(a).T.copy(), np.zeros(u.shape)
+    for sequence in range(len(u)):
+        state = np.zeros(rates.shape)
+        for t in range(times):
+            d, given = _wide(delta[sequence, t]), _wide(u[sequence, t])
+            state *= np.exp(d * rates)
+            state += np.outer(b[sequence, t], given * d)
+            result[sequence, t] = _wide(c[sequence, t]) @ state
     return result
 
 
 def adam_step(parameter, gradient, m, v, n, rate, beta1, beta2, c1, c2, eps, decay):
-    g, first = _wide(gradient), _wide(parameter)
-    a = beta1 * _wide(m) + (1 - beta1) * g
-    b = beta2 * _wide(v) + (1 - beta2) * g * g
-    step = a / c1 / (np.sqrt(b / c2) + eps) + decay * first
-    return {"parameter": first - rate * step, "m": a, "v": b}
+    def of(parameter, gradient, m, v):
+        g, first = _wide(gradient), _wide(parameter)
+        a = beta1 * _wide(m) + (1 - beta1) * g
+        b = beta2 * _wide(v) + (1 - beta2) * g * g
+        step = a / c1 / (np.sqrt(b / c2) + eps) + decay * first
+        return np.stack([first - rate * step, a, b]).T
+
+    changed = _in_pieces(of, parameter, gradient, m, v).T
+    return dict(zip(("parameter", "m", "v"), changed, strict=True))
 
 
 def group_norm(x, weight, bias, out, channels, groups, pixels):
@@ -102,12 +120,16 @@ def image_to_columns(n, image, side, columns):
 
 def pool_most(n, x, side, wide, out, where):
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
-    flat = windows[:, ::2, ::2].reshape(len(x), wide, wide, 9)
-    best = flat.argmax(axis=-1)
     y, x_ = np.indices((wide, wide))
-    places = (2 * y - 1 + best // 3) * side + 2 * x_ - 1 + best % 3
-    return {"out": flat.max(axis=-1), "where": places}
+    most = np.full((len(x), wide, wide), -np.inf, x.dtype)
+    places = np.zeros(most.shape, int)
+    for dy in range(3):
+        for dx in range(3):
+            here = padded[:, dy : dy + 2 * wide : 2, dx : dx + 2 * wide : 2]
+            place = (2 * y - 1 + dy) * side + 2 * x_ - 1 + dx
+            np.copyto(places, place, where=here > most)
+            np.maximum(most, here, out=most)
+    return {"out": most, "where": places}
 
 
 def likeliest(logits, word, words):
@@ -128,7 +150,8 @@ def ball_query(n, m, radius, centres, clouds, found):
     result = np.zeros(found.shape, np.int32)
     limit = np.float32(radius) * np.float32(radius)
     for cloud, (some, points) in enumerate(zip(centres, clouds, strict=True)):
-        distance = ((_wide(some)[:, None] - _wide(points)) ** 2).sum(axis=-1)
+        apart = (_wide(some)[:, None, axis] - _wide(points)[:, axis] for axis in range(3))
+        distance = sum(each * each for each in apart)
         for centre, near in enumerate(distance < limit):
             places = np.flatnonzero(near)[:32]
             if len(places):
@@ -139,15 +162,14 @@ def ball_query(n, m, radius, centres, clouds, found):
 
 def overlaps(n, limit, boxes, mask):
     b = _wide(boxes)
-    size = np.maximum(
-        np.minimum(b[:, None, 2:], b[None, :, 2:]) - np.maximum(b[:, None, :2], b[None, :, :2]), 0
-    ).prod(axis=-1)
+    size = 1.0
+    for low, high in (b[:, [0, 2]].T, b[:, [1, 3]].T):
+        size *= np.maximum(np.minimum(high[:, None], high) - np.maximum(low[:, None], low), 0)
     area = (b[:, 2:] - b[:, :2]).prod(axis=1)
     over = np.triu(size / (area[:, None] + area - size) > limit, 1)
-    bits = np.zeros((n, 63 * 64), np.uint64)
+    bits = np.zeros((n, 63 * 64), bool)
     bits[:, :n] = over
-    shifts = np.arange(64, dtype=np.uint64)
-    return (bits.reshape(n, 63, 64) << shifts).sum(axis=-1, dtype=np.uint64)
+    return np.packbits(bits, axis=1, bitorder="little").view("<u8")
 
 
 def smooth_bilateral(image, out, width, height, space, span):
@@ -169,21 +191,22 @@ def median_3x3(image, out, width, height):
 
 
 def flood_seeds(seed, out, side, step):
-    y, x = np.indices((side, side))
+    y, x = np.indices((side, side), np.int32)
 
     def distance(seeds):
         return (seeds[..., 0] - x) ** 2 + (seeds[..., 1] - y) ** 2
 
-    wide = seed.astype(np.int64)
+    wide = seed.astype(np.int32)
     best, least = wide.copy(), distance(wide)
     for dy in (-step, 0, step):
         for dx in (-step, 0, step):
-            moved = np.full_like(wide, 1 << 20)
+            moved = np.full_like(wide, 1 << 14)  # too far away
             moved[max(-dy, 0) : side - max(dy, 0), max(-dx, 0) : side - max(dx, 0)] = wide[
                 max(dy, 0) : side + min(dy, 0), max(dx, 0) : side + min(dx, 0)
             ]
-            closer = distance(moved) < least
-            best[closer], least = moved[closer], np.minimum(least, distance(moved))
+            apart = distance(moved)
+            np.copyto(best, moved, where=(apart < least)[..., None])
+            least = np.minimum(least, apart)
     return best
 
 
@@ -240,14 +263,15 @@ def checksum_pieces(data, out, table, pieces):
 
 
 def edit_distance(a, b, out, n):
-    row = np.tile(np.arange(33), (n, 1))
+    a, b = a.T.copy(), b.T.copy()
+    row = np.repeat(np.arange(33, dtype=np.int8)[:, None], n, axis=1)
     for y in range(32):
         above, row = row, np.empty_like(row)
-        row[:, 0] = y + 1
+        row[0] = y + 1
         for x in range(32):
-            cost = above[:, x] + (a[:, y] != b[:, x])
-            row[:, x + 1] = np.minimum(cost, np.minimum(row[:, x], above[:, x + 1]) + 1)
-    return row[:, 32]
+            cost = above[x] + (a[y] != b[x])
+            row[x + 1] = np.minimum(cost, np.minimum(row[x], above[x + 1]) + 1)
+    return row[32]
 
 
 def test_filter(bits, key, found, n, mask):
@@ -319,9 +343,16 @@ def search_motion(current, before, out, width):
 
 
 def multiply_links(a, b, c, sites):
-    left, right = (_wide(m).reshape(-1, 4, 3, 3, 2) for m in (a, b))
-    product = (left[..., 0] + 1j * left[..., 1]) @ (right[..., 0] + 1j * right[..., 1])
-    return np.stack([product.real, product.imag], axis=-1).reshape(c.shape)
+    right = _wide(b).view(complex).reshape(4, 3, 3)
+
+    def of_sites(a):
+        left = _wide(a).view(complex).reshape(-1, 4, 3, 3)
+        product = np.empty_like(left)
+        for way in range(4):
+            product[:, way] = (left[:, way].reshape(-1, 3) @ right[way]).reshape(-1, 3, 3)
+        return product.view(float).reshape(a.shape)
+
+    return _in_pieces(of_sites, a)
 
 
 def dot_parts(a, b, total, n):

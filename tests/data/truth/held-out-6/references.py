@@ -17,6 +17,19 @@ def _wide(array):
     return np.asarray(array, np.float64)
 
 
+def _in_pieces(function, *arrays):
+    """What a function gives for all rows, of some at a time: its temporaries stay in the caches."""
+    rows = len(arrays[0])
+    step = max(1, (rows << 15) // arrays[0].size)
+    for start in range(0, rows, step):
+        piece = slice(start, start + step)
+        part = function(*(array[piece] for array in arrays))
+        if start == 0:
+            result = np.empty_like(part, shape=(rows, *part.shape[1:]))
+        result[piece] = part
+    return result
+
+
 def _fused(a, b, c):
     """`a * b + c` of float32s, rounded once."""
     return np.float32(_wide(a) * _wide(b) + _wide(c))
@@ -64,11 +77,16 @@ def align_experts(ids, ordered, tile_expert, total, n, tile):
 
 
 def apply_penalties(logits, counts, in_prompt, repetition, frequency, presence, temperature, vocab):
-    x, r = _wide(logits), _wide(repetition)[:, None]
-    seen = (counts > 0) | in_prompt.astype(bool)
-    x = np.where(seen, np.where(x > 0, x / r, x * r), x)
-    x = x - _wide(frequency)[:, None] * counts - _wide(presence)[:, None] * (counts > 0)
-    return x / _wide(temperature)[:, None]
+    def of_rows(logits, counts, in_prompt, r, frequency, presence, temperature):
+        x, r = _wide(logits), _wide(r)[:, None]
+        seen = (counts > 0) | in_prompt.astype(bool)
+        x = np.where(seen, np.where(x > 0, x / r, x * r), x)
+        x = x - _wide(frequency)[:, None] * counts - _wide(presence)[:, None] * (counts > 0)
+        return x / _wide(temperature)[:, None]
+
+    return _in_pieces(
+        of_rows, logits, counts, in_prompt, repetition, frequency, presence, temperature
+    )
 
 
 def sample_inverse(probs, uniform, sampled, vocab):
@@ -87,20 +105,31 @@ def combine_splits(partial, lse, out, splits, size):
 
 
 def norm_heads(qkv, weight, heads, eps):
-    x = _wide(qkv)
-    return x / np.sqrt((x * x).mean(axis=1, keepdims=True) + eps) * _wide(weight)
+    def of_rows(qkv):
+        x = _wide(qkv)
+        return x / np.sqrt((x * x).mean(axis=1, keepdims=True) + eps) * _wide(weight)
+
+    return _in_pieces(of_rows, qkv)
 
 
 def softmax_masked(out, x, mask, scale, rows):
-    logits = np.where(mask, -10000.0, scale * _wide(x))
-    share = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return share / share.sum(axis=1, keepdims=True)
+    def of_rows(x, mask):
+        logits = np.where(mask, -10000.0, scale * _wide(x))
+        share = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return share / share.sum(axis=1, keepdims=True)
+
+    return _in_pieces(of_rows, x, mask)
 
 
 def scores_causal(q, k, out, n, scale):
     tile = np.arange(n) // 64
-    scores = scale * np.einsum("hqd,hkd->hqk", _wide(q), _wide(k), optimize=True)
-    return np.where(tile[:, None] >= tile, scores, _wide(out))
+
+    def of_heads(q, k, out):
+        scores = scale * _wide(q) @ _wide(k).transpose(0, 2, 1)
+        np.copyto(scores, out, where=tile[:, None] < tile)
+        return scores
+
+    return _in_pieces(of_heads, q, k, out)
 
 
 def product_three_stages(a, b, c, m, n, k):
@@ -119,8 +148,8 @@ def box_columns(x, out, w, h, r):
 
 
 def nv12_to_rgb(luma, chroma, rgb, width, height):
-    c = 298 * (luma.astype(np.int64) - 16)
-    both = chroma.astype(np.int64).repeat(2, axis=0).repeat(2, axis=1) - 128
+    c = 298 * (luma.astype(np.int32) - 16)
+    both = chroma.astype(np.int32).repeat(2, axis=0).repeat(2, axis=1) - 128
     d, e = both[..., 0], both[..., 1]
     colours = [c + 409 * e, c - 100 * d - 208 * e, c + 516 * d]
     return np.stack([np.clip((colour + 128) >> 8, 0, 255) for colour in colours], axis=-1)
@@ -150,66 +179,73 @@ def undistort(x, out, w, h, focal, k1, k2):
 def march_volume(volume, image, size, width, step, density):
     # Places are single: their error adds up along a ray.
     single = np.float32
-    y, x = single(size - 1.01) * (np.indices((width, width), single) + single(0.5)) / single(width)
+    x = y = single(size - 1.01) * (np.arange(width, dtype=single) + single(0.5)) / single(width)
     total, left = np.zeros((width, width)), np.ones((width, width))
-    active = np.full((width, width), True)
-    v = _wide(volume)
+
+    def between(values, place):
+        """Values at places between planes, rows or columns."""
+        whole = place.astype(int)
+        part = _wide(place - whole)[(..., *[None] * (values.ndim - 1))]
+        return (1 - part) * values[whole] + part * values[whole + 1]
+
     for z in np.arange(0, size - 1.01, step):
-        at = [np.where(active, c, 0.0) for c in (z, y, x)]
-        whole = [c.astype(int) for c in at]
-        part = [c - i for c, i in zip(at, whole, strict=True)]
-        value = 0.0
-        for corner in range(8):
-            bits = [corner >> 2 & 1, corner >> 1 & 1, corner & 1]
-            weight = np.prod([f if b else 1 - f for b, f in zip(bits, part, strict=True)], axis=0)
-            value = value + weight * v[tuple(i + b for i, b in zip(whole, bits, strict=True))]
+        # All rays move alike, and those of a row or a column have left the volume at once.
+        rows, columns = np.count_nonzero([y <= size - 1.01, x <= size - 1.01], axis=1)
+        seen = np.s_[:rows, :columns]
+        plane = between(_wide(volume[int(z) : int(z) + 2]), np.array(z - int(z)))
+        value = between(between(plane, y[:rows]).T.copy(), x[:columns]).T
         alpha = 1 - np.exp(-density * value * step)
-        total = total + np.where(active, left * alpha * value, 0)
-        left = np.where(active, left * (1 - alpha), left)
+        alpha[left[seen] < 0.01] = 0
+        total[seen] += left[seen] * alpha * value
+        left[seen] *= 1 - alpha
         x, y = x + single(0.1 * step), y + single(0.05 * step)
-        active = active & (left >= 0.01) & (x <= size - 1.01) & (y <= size - 1.01)
     return total
 
 
 def render_splats(ranges, points, width, xy, conic, features, out):
-    y, x = np.indices((16, 16))
-    tiles, lengths = len(ranges), ranges[:, 1] - ranges[:, 0]
-    colour, left = np.zeros((3, tiles, 16, 16)), np.ones((tiles, 16, 16))
-    done = np.zeros((tiles, 16, 16), bool)
-    for k in range(lengths.max()):
-        some = np.flatnonzero(lengths > k)
-        i = points[ranges[some, 0] + k]
-        a, b, c, opacity = _wide(conic[i]).T[..., None, None]
-        dx, dy = _wide(xy[i]).T[..., None, None] - np.stack([x, y])[:, None]
+    pixel, across = np.arange(16)[:, None], width // 16
+    image = np.zeros((3, len(ranges) // across, 16, across, 16))
+    for tile, (start, end) in enumerate(ranges):
+        i = points[start:end]
+        a, b, c, opacity = _wide(conic[i]).T
+        dx, dy = _wide(xy[i]).T[:, None] - pixel
+        dy = dy[:, None]
         power = -0.5 * (a * dx * dx + c * dy * dy) - b * dx * dy
         alpha = np.minimum(0.99, opacity * np.exp(np.minimum(power, 0)))
-        seen = ~done[some] & (power <= 0) & (alpha >= 1 / 255)
-        ends = seen & (left[some] * (1 - alpha) < 0.0001)
-        done[some] |= ends
-        alpha = np.where(seen & ~ends, alpha, 0)
-        colour[:, some] += alpha * left[some] * _wide(features[i]).T[..., None, None]
-        left[some] *= 1 - alpha
-    across = width // 16
-    image = (colour + 0.5 * left).reshape(3, tiles // across, across, 16, 16)
-    return image.transpose(0, 1, 3, 2, 4).reshape(out.shape)
+        alpha[(power > 0) | (alpha < 1 / 255)] = 0
+        left = np.cumprod(1 - alpha, axis=2)
+        # A pixel ends before the splat that would leave less.
+        lasts = left >= 0.0001
+        rest = np.where(lasts, left, 1).min(axis=2)
+        before = np.concatenate([np.ones((16, 16, 1)), left[..., :-1]], axis=2)
+        colour = np.moveaxis((lasts * alpha * before) @ _wide(features[i]), 2, 0)
+        image[:, tile // across, :, tile % across] = colour + 0.5 * rest
+    return image.reshape(out.shape)
 
 
 def label_tiles(image, labels, width):
-    height = len(image)
-    tiles = image.reshape(height // 16, 16, width // 32, 32).transpose(0, 2, 1, 3)
-    label = np.broadcast_to(np.arange(512).reshape(16, 32), tiles.shape).copy()
-    down, right = tiles[..., 1:, :] == tiles[..., :-1, :], tiles[..., 1:] == tiles[..., :-1]
-    while True:
-        old = label.copy()
-        for low, high, same in (
-            (label[..., :-1, :], label[..., 1:, :], down),
-            (label[..., :-1], label[..., 1:], right),
-        ):
-            least = np.minimum(low, high)
-            np.minimum(low, least, out=low, where=same)
-            np.minimum(high, least, out=high, where=same)
-        if (old == label).all():
-            return label.transpose(0, 2, 1, 3).reshape(image.shape)
+    def of_tiles(tiles):
+        label = np.broadcast_to(np.arange(512).reshape(16, 32), tiles.shape).copy()
+        down, right = tiles[:, 1:] == tiles[:, :-1], tiles[..., 1:] == tiles[..., :-1]
+        while True:
+            old = label.copy()
+            for low, high, same in (
+                (label[:, :-1], label[:, 1:], down),
+                (label[..., :-1], label[..., 1:], right),
+            ):
+                least = np.where(same, np.minimum(low, high), 512)
+                np.minimum(low, least, out=low)
+                np.minimum(high, least, out=high)
+            # The pixel that a label names may have a lower one by now.
+            flat = label.reshape(-1, 512)
+            label = np.take_along_axis(flat, flat, axis=1).reshape(tiles.shape)
+            if (old == label).all():
+                return label
+
+    shape = (len(image) // 16, width // 32, 16, 32)
+    tiles = image.reshape(shape[0], 16, shape[1], 32).transpose(0, 2, 1, 3)
+    label = _in_pieces(of_tiles, tiles.reshape(-1, 16, 32)).reshape(shape)
+    return label.transpose(0, 2, 1, 3).reshape(image.shape)
 
 
 def pyramid_down(x, out, rows, cols):
@@ -219,12 +255,23 @@ def pyramid_down(x, out, rows, cols):
     return sum(t * down[:, k : k + cols : 2] for k, t in enumerate(taps))
 
 
+def _ones(words):
+    """How many bits of 64 are one: they are added by twos, fours and eights, then all bytes."""
+    pairs, fours, bytes_ = (np.uint64((2**64 - 1) // n) for n in (3, 5, 17))
+    words = words - (words >> 1 & pairs)
+    words = (words & fours) + (words >> 2 & fours)
+    words = words + (words >> 4) & bytes_
+    return words * np.uint64((2**64 - 1) // 255) >> 56
+
+
 def match_census(left, right, disparity, width):
     padded = np.pad(right, ((0, 0), (63, 0)), constant_values=np.uint64(2**64 - 1))
-    ones = np.array([i.bit_count() for i in range(1 << 16)], np.uint8)
-    differing = ((left ^ padded[:, 63 - d : 63 - d + width]).view(np.uint16) for d in range(64))
-    costs = [ones[words].reshape(*left.shape, 4).sum(axis=-1) for words in differing]
-    return np.argmin(costs, axis=0)
+
+    def of_rows(left, padded):
+        moved = (padded[:, 63 - d : 63 - d + width] for d in range(64))
+        return np.argmin([_ones(left ^ right).astype(np.uint8) for right in moved], axis=0)
+
+    return _in_pieces(of_rows, left, padded)
 
 
 def winograd_input(x, out, channels, size, tiles):
@@ -287,11 +334,13 @@ def relax_edges(edges, distance, following, m):
 
 
 def scan_segments(x, flags, out):
-    blocks, at = _wide(x).reshape(-1, 1024), np.arange(1024)
-    first = np.maximum.accumulate(np.where(flags.reshape(-1, 1024) != 0, at, 0), axis=1)
-    total = np.cumsum(blocks, axis=1)
-    before = np.take_along_axis(total - blocks, first, axis=1)
-    return (total - before).reshape(x.shape)
+    def of_blocks(x, flags):
+        blocks, at = _wide(x), np.arange(1024)
+        first = np.maximum.accumulate(np.where(flags != 0, at, 0), axis=1)
+        total = np.cumsum(blocks, axis=1)
+        return total - np.take_along_axis(total - blocks, first, axis=1)
+
+    return _in_pieces(of_blocks, x.reshape(-1, 1024), flags.reshape(-1, 1024)).reshape(x.shape)
 
 
 def probe_table(keys, table, mask, out, n):
@@ -303,24 +352,33 @@ def probe_table(keys, table, mask, out, n):
 
 
 def warp_series(a, b, cost, length):
-    difference = (_wide(a)[:, :, None] - _wide(b)[:, None]) ** 2
-    best = np.full((len(a), length + 1, length + 1), np.inf)
-    best[:, 0, 0] = 0
-    for d in range(2 * length - 1):
-        i = np.arange(max(0, d - length + 1), min(d + 1, length))
-        j = d - i
-        before = np.minimum(best[:, i, j], np.minimum(best[:, i, j + 1], best[:, i + 1, j]))
-        best[:, i + 1, j + 1] = difference[:, i, j] + before
-    return best[:, length, length]
+    def of_series(a, b):
+        a, b = _wide(a).T, _wide(b).T[::-1]
+        # Two diagonals of the table, by row; beyond it, all but the corner is infinite.
+        older, old = np.full((2, length + 1, a.shape[1]), np.inf)
+        older[0] = 0
+        for d in range(2 * length - 1):
+            first, end = max(0, d - length + 1), min(d + 1, length)
+            last = length - 1 - d
+            difference = (a[first:end] - b[last + first : last + end]) ** 2
+            before = np.minimum(old[first:end], old[first + 1 : end + 1])
+            new = np.full_like(old, np.inf)
+            new[first + 1 : end + 1] = difference + np.minimum(older[first:end], before)
+            older, old = old, new
+        return old[length]
+
+    return _in_pieces(of_series, a, b)
 
 
 def viterbi(observed, transition, emission, back, last, steps, symbols):
     # Single, as there: of two like ways the rounded sums decide.
     score, back = emission.T[observed[:, 0]], back.copy()
     for t in range(1, steps):
-        ways = score[:, :, None] + transition
-        back[:, t] = ways.argmax(axis=1)
-        score = ways.max(axis=1) + emission.T[observed[:, t]]
+        ways = score[:, None] + transition.T
+        best = ways.argmax(axis=2)
+        back[:, t] = best
+        score = np.take_along_axis(ways, best[..., None], axis=2)[..., 0]
+        score += emission.T[observed[:, t]]
     return {"back": back, "last": score}
 
 
@@ -333,7 +391,7 @@ def _pairs(array):
 
 
 def fft_warp(x, out, batch):
-    return _pairs(np.fft.fft(_complex(x), axis=1))
+    return _in_pieces(lambda rows: _pairs(np.fft.fft(_complex(rows), axis=1)), x)
 
 
 def ntt_stage(a, roots, half, n, prime):
@@ -370,15 +428,13 @@ def bond_forces(pos, bonds, force, k, length, n):
 
 
 def update_magnetic(hx, hy, hz, ex, ey, ez, n, c):
-    hx, hy, hz, ex, ey, ez = (_wide(field) for field in (hx, hy, hz, ex, ey, ez))
-    inner = (slice(0, -1),) * 3
-
-    def step(field, axis):
-        return np.diff(field, axis=axis)[: n - 1, : n - 1, : n - 1]
-
-    hx[inner] -= c * (step(ez, 1) - step(ey, 0))
-    hy[inner] -= c * (step(ex, 0) - step(ez, 2))
-    hz[inner] -= c * (step(ey, 2) - step(ex, 1))
+    hx, hy, hz = (_wide(field) for field in (hx, hy, hz))
+    for z in range(n - 1):
+        x, y, near_z = (_wide(field[z]) for field in (ex, ey, ez))
+        inner = np.s_[z, :-1, :-1]
+        hx[inner] -= c * (np.diff(near_z, axis=0)[:, :-1] - (ey[z + 1] - y)[:-1, :-1])
+        hy[inner] -= c * ((ex[z + 1] - x)[:-1, :-1] - np.diff(near_z, axis=1)[:-1])
+        hz[inner] -= c * (np.diff(y, axis=1)[:-1] - np.diff(x, axis=0)[:, :-1])
     return {"hx": hx, "hy": hy, "hz": hz}
 
 
@@ -403,7 +459,8 @@ def deposit_charge(px, py, charge, density, n, side):
 
 
 def moments(x, sums, n4):
-    return [_wide(x).sum(), (_wide(x) ** 2).sum()]
+    x = _wide(x)
+    return [x.sum(), x @ x]
 
 
 def product_complex(a, b, c, n):

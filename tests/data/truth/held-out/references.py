@@ -7,6 +7,19 @@ def _wide(array):
     return np.asarray(array, np.float64)
 
 
+def _in_pieces(function, *arrays):
+    """What a function gives for all rows, of some at a time: its temporaries stay in the caches."""
+    rows = len(arrays[0])
+    step = max(1, (rows << 15) // arrays[0].size)
+    for start in range(0, rows, step):
+        piece = slice(start, start + step)
+        part = function(*(array[piece] for array in arrays))
+        if start == 0:
+            result = np.empty_like(part, shape=(rows, *part.shape[1:]))
+        result[piece] = part
+    return result
+
+
 def scan_tree(a, out):
     rows = a.reshape(-1, 512)
     return (rows.cumsum(axis=1) - rows).reshape(-1)
@@ -39,7 +52,7 @@ def total(a, out, n):
 
 
 def row_sums(a, out):
-    return _wide(a).reshape(out.size, -1).sum(axis=1)
+    return _in_pieces(lambda rows: _wide(rows).sum(axis=1), a.reshape(out.size, -1))
 
 
 def convolve_depthwise(image, weight, out, width, height):
@@ -66,10 +79,9 @@ def blur_rows(image, out, width):
 
 
 def life(cells, out, width, height):
-    cells = cells.astype(int)
-    turned = [np.roll(cells, (y, x), (0, 1)) for y in (-1, 0, 1) for x in (-1, 0, 1) if y or x]
-    around = sum(turned)
-    return (around == 3) | ((around == 2) & (cells > 0))
+    rows = cells + np.roll(cells, 1, axis=1) + np.roll(cells, -1, axis=1)
+    three = rows + np.roll(rows, 1, axis=0) + np.roll(rows, -1, axis=0)
+    return (three == 3) | ((three == 4) & (cells > 0))
 
 
 def bias_silu(x, bias, out, pairs, columns):
@@ -109,9 +121,15 @@ def coo_product(row, column, value, x, y, entries):
 
 
 def csr_columns(start, column, value, b, c, rows):
-    products = _wide(value)[:, None] * b[column]
-    sums = np.concatenate([np.zeros((1, b.shape[1])), np.cumsum(products, axis=0)])
-    return sums[start[1:]] - sums[start[:-1]]
+    def of_rows(first, end):
+        these = slice(first[0], end[-1])
+        products = _wide(value[these])[:, None] * b[column[these]]
+        row = np.flatnonzero(end > first)
+        sums = np.zeros((len(first), b.shape[1]))
+        sums[row] = np.add.reduceat(products, first[row] - first[0])
+        return sums
+
+    return _in_pieces(of_rows, start[:-1], start[1:])
 
 
 def product_transposed(a, x, y, columns):
