@@ -117,9 +117,9 @@ def assembler(request, monkeypatch):
     [
         ("tiled", {"width": 64, "tile": 16}),
         ("tiled-dynamic", {"width": 64, "tile": 16}),
-        ("strided", {"n": 4096}),
-        ("transpose-padded", {"width": 64}),
-        ("double-buffered", {"width": 64}),
+        pytest.param("strided", {"n": 4096}, marks=pytest.mark.slow),
+        pytest.param("transpose-padded", {"width": 64}, marks=pytest.mark.slow),
+        pytest.param("double-buffered", {"width": 64}, marks=pytest.mark.slow),
         ("column-sum", {"width": 64}),
     ],
 )

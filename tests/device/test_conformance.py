@@ -33,7 +33,10 @@ DEVICES = (
     pytest.param("cuda:0", marks=pytest.mark.gpu),
 )
 
-SLOW_KERNELS = ("attention-mma", "attention-wgmma", "warp-tiled", "wgmma-tf32")
+SLOW_KERNELS = (
+    *("attention-mma", "attention-tiled", "attention-wgmma", "blur-vectorized", "tensor-bf16"),
+    *("tensor-tf32", "warp-tiled", "wgmma-overlapped", "wgmma-tf32"),
+)
 """Kernels whose emulation takes seconds at the sizes of the tests."""
 QUICK = TimingSettings(samples=5, settle_s=0.02)
 

@@ -67,7 +67,14 @@ def cache(tmp_path, monkeypatch):
     return folder
 
 
-@pytest.mark.parametrize("options", [(), ("-G",), ("--use_fast_math", "--maxrregcount=16")])
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        pytest.param(("-G",), marks=pytest.mark.slow),
+        pytest.param(("--use_fast_math", "--maxrregcount=16"), marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("expression", ["fill<3>", "space::sum"])
 def test_nvcc_makes_the_machine_code_that_nvrtc_makes(options, expression, tmp_path):
     """Both are of one release here; another nvcc may allocate registers otherwise."""
@@ -364,7 +371,14 @@ DEVICE inline int twice(int x) { return SIZE * x; }
 
 
 @pytest.mark.parametrize("more", ["", "#include <concepts>\n#include <vector>"])
-@pytest.mark.parametrize("include", ['"inc/helpers.h"', "<helpers.h>", '"./inc/helpers.h"'])
+@pytest.mark.parametrize(
+    "include",
+    [
+        '"inc/helpers.h"',
+        pytest.param("<helpers.h>", marks=pytest.mark.slow),
+        pytest.param('"./inc/helpers.h"', marks=pytest.mark.slow),
+    ],
+)
 def test_host_code_is_removed_from_the_users_headers_too(include, more, tmp_path):
     (tmp_path / "inc").mkdir()
     (tmp_path / "inc/helpers.h").write_text(HELPERS)
@@ -386,7 +400,7 @@ int main() {{ Timer timer; report(0); }}"""
     assert first.endswith('inc/helpers.h(6): error: identifier "missing" is undefined')
 
 
-@pytest.mark.parametrize("expression", ["child", "fill<3>"])
+@pytest.mark.parametrize("expression", [pytest.param("child", marks=pytest.mark.slow), "fill<3>"])
 def test_beside_a_kernel_that_launches_kernels_the_others_compile(expression):
     source = (
         "template <int N> __global__ void fill(float* y) { y[threadIdx.x] = N; }\n"

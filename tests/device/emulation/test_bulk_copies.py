@@ -63,7 +63,7 @@ __global__ void memcpy_async(const int *data, int *out)
 """
 
 
-@pytest.mark.parametrize("name", ["library", "memcpy_async"])
+@pytest.mark.parametrize("name", [pytest.param("library", marks=pytest.mark.slow), "memcpy_async"])
 def test_cuda_copies_in_bulk_on_hopper(name: str) -> None:
     data = np.arange(8 * 256, dtype=np.int32)
     arguments: list[Any] = [memlab.inout(data)]

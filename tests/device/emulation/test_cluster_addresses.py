@@ -49,7 +49,13 @@ ACCESSES = [
 ]
 
 
-@pytest.mark.parametrize(("access", "measured"), ACCESSES, ids=[name for name, _ in ACCESSES])
+@pytest.mark.parametrize(
+    ("access", "measured"),
+    [
+        pytest.param(name, group, id=name, marks=[pytest.mark.slow] * (number % 3 != 1))
+        for number, (name, group) in enumerate(ACCESSES)
+    ],
+)
 def test_accesses_go_to_the_block_that_the_address_names(
     access: str, measured: list[dict[str, str]]
 ) -> None:

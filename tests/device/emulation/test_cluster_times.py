@@ -67,7 +67,10 @@ with (DATA / "h200-cluster-times.csv").open() as file:
     ]
 
 
-@pytest.mark.parametrize(("what", "blocks", "threads", "measured"), MEASURED)
+@pytest.mark.parametrize(
+    ("what", "blocks", "threads", "measured"),
+    [pytest.param(*row, marks=[pytest.mark.slow] * (row[1] > 2)) for row in MEASURED],
+)
 def test_times_of_clusters_are_those_of_an_h200(
     what: str, blocks: int, threads: int, measured: float
 ) -> None:

@@ -51,7 +51,7 @@ def test_a_map_that_threads_wrote_and_fenced_is_no_mistake(in_shared: bool) -> N
 
 
 @pytest.mark.parametrize("from_zeros", [False, True])
-@pytest.mark.parametrize("interleave", [0, 16])
+@pytest.mark.parametrize("interleave", [0, pytest.param(16, marks=pytest.mark.slow)])
 def test_all_fields_make_the_map_that_is_encoded_so(from_zeros: bool, interleave: int) -> None:
     values = np.zeros((64, 64), np.float32)
     edited = memlab.tensor_map(values, box=(4, 16), swizzle=128, fill="nan", conversion="tf32")

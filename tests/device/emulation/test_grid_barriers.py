@@ -49,7 +49,7 @@ __global__ void compact(const int *x, int *counts, int *out, int n)
 )
 
 
-@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize("steps", [1, 2, pytest.param(5, marks=pytest.mark.slow)])
 def test_steps_between_barriers_see_the_step_before_of_all_blocks(steps: int) -> None:
     x = np.random.default_rng(1).random(3000, np.float32)
     arguments = [memlab.inout(x), memlab.inout(np.zeros_like(x)), 3000, steps]
@@ -65,7 +65,7 @@ def test_steps_between_barriers_see_the_step_before_of_all_blocks(steps: int) ->
     assert run.measurement.coverage.blocks_emulated == 10
 
 
-@pytest.mark.parametrize("grid", [1, 50, 200])
+@pytest.mark.parametrize("grid", [1, 50, pytest.param(200, marks=pytest.mark.slow)])
 def test_what_blocks_read_behind_a_barrier_decides_where_they_write(grid: int) -> None:
     n = 64 * grid - 5
     x = np.random.default_rng(2).integers(0, 1000, n).astype(np.int32)
@@ -91,7 +91,9 @@ def test_a_missing_barrier_is_a_race_and_a_present_one_is_none() -> None:
     assert {finding.tool for finding in memlab.check(without, **launch).findings} == {"racecheck"}
 
 
-@pytest.mark.parametrize("place", ["", "cg::this_grid().sync();"])
+@pytest.mark.parametrize(
+    "place", ["", pytest.param("cg::this_grid().sync();", marks=pytest.mark.slow)]
+)
 def test_blocks_that_end_without_the_barrier_are_named(place: str) -> None:
     kernel = memlab.source(
         HEADER

@@ -43,6 +43,14 @@ def measured(copy: str) -> list[dict[str, str]]:
     return [row for row in rows_of("h200-interleaved-copies.csv") if row["copy"] == copy]
 
 
+def some_quick(copy: str) -> list[Any]:
+    """The numbers of the copies that an H200 made; every third is tested by `make test`, too."""
+    return [
+        pytest.param(number, marks=[pytest.mark.slow] * (number % 3 != 0))
+        for number in range(len(measured(copy)))
+    ]
+
+
 def numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split("x")))
 
@@ -92,7 +100,7 @@ def memory(row: dict[str, str]) -> tuple[Box | Im2colBox, NDArray[np.uint8], NDA
     return box, rng.integers(0, 256, size, np.uint8), rng.integers(0, 2**32, WORDS, np.uint32)
 
 
-@pytest.mark.parametrize("number", range(len(measured("load"))))
+@pytest.mark.parametrize("number", some_quick("load"))
 def test_loads_are_those_of_an_h200(number: int) -> None:
     row = measured("load")[number]
     box, tensor, initial = memory(row)
@@ -106,7 +114,7 @@ def test_loads_are_those_of_an_h200(number: int) -> None:
     np.testing.assert_array_equal(loaded(box, tensor, initial), expected)
 
 
-@pytest.mark.parametrize("number", range(len(measured("store"))))
+@pytest.mark.parametrize("number", some_quick("store"))
 def test_stores_are_those_of_an_h200(number: int) -> None:
     row = measured("store")[number]
     box, tensor, initial = memory(row)

@@ -57,7 +57,7 @@ def test_an_array_of_maps(values: NDArray[np.float32], tmp_path: Path, as_text: 
     np.testing.assert_array_equal(result.outputs["maps.2"], 3 * other)  # of the later blocks
 
 
-@pytest.mark.parametrize("kernel", ["whole", "listed"])
+@pytest.mark.parametrize("kernel", ["whole", pytest.param("listed", marks=pytest.mark.slow)])
 def test_maps_in_a_structure(values: NDArray[np.float32], kernel: str) -> None:
     arguments: tuple[Any, ...] = ((map_of(values), 5, target()),)
     name = "g.target"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -345,6 +346,7 @@ def test_an_arrival_at_a_named_barrier_does_not_wait() -> None:
     assert done.clocks == 100 + 30 + 1  # it opens at 130, when another instruction issues
 
 
+@cache
 def profile_of(kernel: str, width: int) -> LaunchProfile:
     """What a launch of the catalog executes on an H200."""
     device = loader.load_datasheet("h200")
@@ -385,7 +387,7 @@ def test_warps_that_wait_at_barriers_take_the_measured_time(
 
 
 def test_a_time_says_that_it_leaves_out_waits_whose_order_is_unknown() -> None:
-    profile, h200 = profile_of("wgmma", 512), loader.load_datasheet("h200")
+    profile, h200 = profile_of("wgmma-cluster", 512), loader.load_datasheet("h200")
     operations = {
         warp: tuple(done if done.phases is None else replace(done, phases=99) for done in of_warp)
         for warp, of_warp in profile.barriers.operations.items()
