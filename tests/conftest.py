@@ -7,6 +7,7 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from gpu_runs import missing_gpu
@@ -33,6 +34,7 @@ FLOP = 2 * 2048**3
 
 MAIN_ARCHITECTURE = (9, 0)
 FUZZ_TESTS = REPOSITORY / "tests" / "fuzz"
+TRACED = 3
 FOUND_BEFORE = FUZZ_TESTS / "test_found_before.py"
 
 settings.register_profile("memlab", deadline=None, derandomize=True, print_blob=True)
@@ -133,7 +135,10 @@ def share_of_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow the fuzz tests, and those that repeat a test for another architecture."""
+    """Mark as slow the fuzz tests, and those that repeat a test for another architecture.
+
+    Of the others, mark one in `TRACED` as those by which the coverage is measured.
+    """
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         repeated = any(
@@ -142,6 +147,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         )
         if repeated or (item.path.is_relative_to(FUZZ_TESTS) and item.path != FOUND_BEFORE):
             item.add_marker("slow")
+        is_drawn = crc32(item.nodeid.encode()) % TRACED == 0
+        if is_drawn and not (item.get_closest_marker("slow") or item.get_closest_marker("gpu")):
+            item.add_marker("traced")
 
 
 @pytest.fixture
