@@ -1,144 +1,255 @@
-// Which lines an L1 keeps: the only warp of the GPU loads or stores whole lines one by one, and a
-// load that takes less than 120 clocks has hit. For benchmarks/microbenchmarks.py.
+// Which lines an L1 replaces: one warp makes accesses one by one, and the time of each load tells
+// whether the L1 had what it needs.
 //
-// A row is a part of a launch: how many of its loads hit. The L1 is empty when a launch begins.
-// `again`: `lines` lines that follow one another are read four times. `random`: lines at random,
-// three times. `rounds`: other lines in each round, which are read `reads` times, the last ones
-// twice at least. `full`: `lines` lines are read `reads` times, then `others` once; these are read
-// again, or with `old` the first ones. `visited`: one line again and again, and `others` lines in
-// between that are read once. `beside`: `lines` lines in turn and, behind one load of `every`, one
-// line that comes once, by a load, with `stores` by a store.
+// The accesses are in constant memory and the hits in shared memory, so that nothing else uses the
+// L1. Columns: `carveout_percent`: how much of the largest shared memory is asked for, of which the
+// driver gives more: 6% are 32 KiB, 13% 64, 27% 100, 42% 164, 57% 196 and 71% 228 KiB; `access`: a kind of access, which a third of those
+// of `set` are, or `ld`; `sectors`: whether these are to a sector of a line each; `accesses` to
+// lines that compete for one set, as letters: `B` is a plain load where `b` is one of that kind, and
+// a figure names the sector; or numbers of lines; `hits`: a figure for each access of `set`, of
+// which those of stores mean nothing, and a number for each pass of the others:
+// `again`, `random`: that many lines, adjacent or not, are read four times.
+// `rounds`: that many adjacent lines are read so many times, and then others, up to 12 rounds.
+// `full`: that many adjacent lines are read so many times, then others once, then how many of the
+// first and of the others are still there.
 #include <algorithm>
+#include <numeric>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "device.cuh"
 
-constexpr u32 STORE = 1u << 31, HIT_CLOCKS = 120, STORE_CLOCKS = 600;
-constexpr u32 LINES = 1u << 22, WORDS = 32, MOST = 24576;  // lines of memory; accesses of a launch
-constexpr u32 ELSEWHERE = 1u << 20;
+enum Kind : u32 {
+  LOAD, CONSTANT_LOAD, STORE, STORE_CG, COPY, LOAD_ONCE, LOAD_FIRST, STORE_ONCE, LOAD_LAST,
+  LOAD_UNCHANGED, LOAD_APART, LOAD_CG, LOAD_RELAXED, LOAD_VOLATILE, COPY_CG, REDUCE, ATOMIC, KINDS
+};
+const char* const NAMES[] = {
+    "ld", "ld.nc", "st", "st.cg", "cp.async.ca", "ld.cs", "ld.L1::evict_first", "st.cs",
+    "ld.L1::evict_last", "ld.L1::evict_unchanged", "ld.L1::no_allocate", "ld.cg",
+    "ld.relaxed.gpu", "ld.volatile", "cp.async.cg", "red.add", "atom.add"};
+constexpr u32 MOST = 15360, LINES = 1u << 22, WAYS = 4;  // 512 MiB of lines
+constexpr u32 LINE_BITS = 22, KIND_BITS = 5;             // of an access; above: its sector plus 1
+constexpr u32 MOST_HIT_CLOCKS = 150, STORE_CLOCKS = 1200;
+constexpr u32 CARVEOUTS[][2] = {{6, 32}, {13, 64}, {27, 100}, {42, 164}, {57, 196}, {71, 228}};
+constexpr int SEQUENCES = 20, LENGTH = 40;
+__constant__ u32 accesses_[MOST];
 
-__global__ void follow(u32* lines, const u32* script, u32 count, u32* hits) {
-  __shared__ u32 kept[32];
-  u32 lane = threadIdx.x, bits = 0;
-  u32 place = u32(__cvta_generic_to_shared(kept + lane));
+#define LOADED(OPCODE)                                                                          \
+  begin = clock_low();                                                                          \
+  asm volatile(OPCODE " %0, [%1];" : "=r"(value) : "l"(at) : "memory");                         \
+  break
+#define STORED(OPCODE)                                                                          \
+  begin = clock_low();                                                                          \
+  asm volatile(OPCODE " [%0], %1;" ::"l"(at), "r"(i) : "memory");                               \
+  while (clock_low() - begin < STORE_CLOCKS) {                                                  \
+  }                                                                                             \
+  break
+#define COPIED(OPCODE, BYTES, TO)                                                               \
+  asm volatile(OPCODE " [%0], [%1], " BYTES ";\n\tcp.async.wait_all;" ::"r"(TO), "l"(at)       \
+               : "memory");                                                                     \
+  break
+
+__global__ void follow(u32* lines, u32 count, u32* hits) {
+  __shared__ u32 kept[32], found[MOST / 32];
+  __shared__ alignas(16) u32 copied[128];
+  u32 lane = threadIdx.x, bits = 0, place = u32(__cvta_generic_to_shared(kept + lane));
+  u32 to = u32(__cvta_generic_to_shared(copied + lane)), to_16 = to + 12 * lane;
   for (u32 i = 0; i < count; ++i) {
-    u32 word;
-    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(word) : "l"(script + i) : "memory");
-    u32* at = lines + u64(word & ~STORE) * WORDS + lane;
-    u32 begin = clock_low();
-    if (word & STORE) {
-      *at = i;
-      while (clock_low() - begin < STORE_CLOCKS) {
-      }
-    } else {
-      u32 value;
-      asm volatile("ld.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
-      // The store waits for the value, and the clock is read behind it.
-      asm volatile("st.shared.u32 [%0], %1;" ::"r"(place), "r"(value) : "memory");
-      bits |= u32(clock_low() - begin < HIT_CLOCKS) << i % 32;
+    u32 access = accesses_[i], kind = access >> LINE_BITS & (1u << KIND_BITS) - 1;
+    u32 sector = access >> LINE_BITS + KIND_BITS, value = 0, begin = 0;
+    u32* at = lines + u64(access & LINES - 1) * 32;
+    at += kind == COPY_CG ? 4 * (lane & 7) : sector ? 8 * (sector - 1) + (lane & 7) : lane;
+    switch (kind) {
+      case LOAD: LOADED("ld.weak.global.u32");
+      case CONSTANT_LOAD: LOADED("ld.global.nc.u32");
+      case LOAD_ONCE: LOADED("ld.global.cs.u32");
+      case LOAD_FIRST: LOADED("ld.global.L1::evict_first.u32");
+      case LOAD_LAST: LOADED("ld.global.L1::evict_last.u32");
+      case LOAD_UNCHANGED: LOADED("ld.global.L1::evict_unchanged.u32");
+      case LOAD_APART: LOADED("ld.global.L1::no_allocate.u32");
+      case LOAD_CG: LOADED("ld.global.cg.u32");
+      case LOAD_RELAXED: LOADED("ld.relaxed.gpu.global.u32");
+      case LOAD_VOLATILE: LOADED("ld.volatile.global.u32");
+      case STORE: STORED("st.global.u32");
+      case STORE_CG: STORED("st.global.cg.u32");
+      case STORE_ONCE: STORED("st.global.cs.u32");
+      case REDUCE: STORED("red.global.add.u32");
+      case ATOMIC:
+        asm volatile("atom.global.add.u32 %0, [%1], %2;" : "=r"(value) : "l"(at), "r"(i) : "memory");
+        break;
+      case COPY: COPIED("cp.async.ca.shared.global", "4", to);
+      case COPY_CG: COPIED("cp.async.cg.shared.global", "16", to_16);
     }
+    // The store waits for the value, and the clock is read behind it.
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(place), "r"(value) : "memory");
+    bits |= u32(clock_low() - begin < MOST_HIT_CLOCKS) << i % 32;
     if (i % 32 == 31 || i + 1 == count) {
-      if (lane == 0)
-        atomicOr(hits + i / 32, bits);
+      if (lane == 0) found[i / 32] = bits;
       bits = 0;
     }
   }
+  __syncwarp();
+  for (u32 i = lane; i < (count + 31) / 32; i += 32) hits[i] = found[i];
 }
 
-using Script = std::vector<u32>;
-u32 *lines, *script, *hits;
+using List = std::vector<u32>;
+u32 *lines_, *hits_;
 
-struct Case {
-  const char* name;
-  u32 lines, reads, others, every, old, stores;
-};
-
-void run(const Case& of, const Script& words, u32 part) {
-  CHECK(cudaMemcpy(script, words.data(), words.size() * sizeof(u32), cudaMemcpyHostToDevice));
-  CHECK(cudaMemset(hits, 0, MOST / 8));
-  follow<<<1, 32>>>(lines, script, u32(words.size()), hits);
+std::vector<bool> hits_of(const List& list) {
+  CHECK(cudaMemcpyToSymbol(accesses_, list.data(), list.size() * sizeof(u32)));
+  follow<<<1, 32>>>(lines_, u32(list.size()), hits_);
   finish();
-  std::vector<u32> found(MOST / 32);
-  CHECK(cudaMemcpy(found.data(), hits, MOST / 8, cudaMemcpyDeviceToHost));
-  for (u32 first = 0; first < words.size(); first += part) {
-    u32 loads = 0, hit = 0;
-    for (u32 i = first; i < std::min(first + part, u32(words.size())); ++i) {
-      loads += !(words[i] & STORE);
-      hit += found[i / 32] >> i % 32 & 1;
-    }
-    std::printf("%s,%u,%u,%u,%u,%u,%u,%u,%u,%u\n", of.name, of.lines, of.reads, of.others,
-                of.every, of.old, of.stores, first / part, loads, hit);
-  }
+  List words((list.size() + 31) / 32);
+  CHECK(cudaMemcpy(words.data(), hits_, words.size() * sizeof(u32), cudaMemcpyDeviceToHost));
+  std::vector<bool> hits(list.size());
+  for (size_t i = 0; i < list.size(); ++i) hits[i] = words[i / 32] >> i % 32 & 1;
+  return hits;
 }
 
-void range(Script& to, u32 first, u32 count) {
-  for (u32 i = 0; i < count; ++i) to.push_back(first + i);
+void set_carveout(u32 percent) {
+  CHECK(cudaFuncSetAttribute(follow, cudaFuncAttributePreferredSharedMemoryCarveout, int(percent)));
+}
+
+void adjacent(List& to, u32 first, u32 count, Kind kind = LOAD) {
+  for (u32 i = 0; i < count; ++i) to.push_back(first + i | kind << LINE_BITS);
+}
+
+List random_lines(u32 count, u32 seed) {
+  std::mt19937 draw(seed);
+  List drawn;
+  std::vector<bool> used(LINES);
+  while (drawn.size() < count) {
+    u32 line = draw() % LINES;
+    if (!used[line]) drawn.push_back(line);
+    used[line] = true;
+  }
+  return drawn;
+}
+
+void print_passes(const char* experiment, u32 carveout, u32 lines, u32 reads, u32 others,
+                  const List& list, const List& passes) {
+  std::vector<bool> hits = hits_of(list);
+  auto begin = hits.end() - std::accumulate(passes.begin(), passes.end(), 0);
+  std::printf("%s,%u,%u,%u,%u,ld,0,,", experiment, carveout, lines, reads, others);
+  for (size_t i = 0; i < passes.size(); begin += passes[i++])
+    std::printf(i ? " %d" : "%d", int(std::count(begin, begin + passes[i], true)));
+  std::printf("\n");
+}
+
+void measure_all_sets(u32 carveout, u32 kib) {
+  set_carveout(carveout);
+  u32 room = (256 - kib) * 8, adjacent_at = 8192, others_at = 1 << 20;
+  for (int more : {-128, -64, -32, 0, 64}) {
+    u32 lines = room + more, reads = std::min(4u, MOST / lines);
+    List list;
+    for (u32 read = 0; read < reads; ++read) adjacent(list, adjacent_at, lines);
+    print_passes("again", carveout, lines, reads, 0, list, List(reads, lines));
+  }
+  for (u32 lines : {256u, 512u, 768u, 1024u, 1536u, 2048u}) {
+    List drawn = random_lines(lines, 3), list;
+    for (int read = 0; read < 4; ++read) list.insert(list.end(), drawn.begin(), drawn.end());
+    print_passes("random", carveout, lines, 4, 0, list, List(4, lines));
+  }
+  for (u32 lines : {256u, 512u, 1024u})
+    for (u32 reads : {2u, 3u}) {
+      List list;
+      u32 rounds = std::min(MOST / (lines * reads), 12u);
+      for (u32 i = 0; i < rounds * reads; ++i) adjacent(list, adjacent_at + i / reads * lines, lines);
+      print_passes("rounds", carveout, lines, reads, 0, list, List(rounds * reads, lines));
+    }
+  for (u32 lines : {room * 3 / 4, room})
+    for (u32 reads : {1u, 2u, 3u})
+      for (u32 others : {64u, 256u, 512u}) {
+        List list;
+        for (u32 read = 0; read < reads; ++read) adjacent(list, adjacent_at, lines);
+        adjacent(list, others_at, others);
+        if (list.size() + lines + others > MOST) continue;
+        adjacent(list, adjacent_at, lines, LOAD_APART);
+        adjacent(list, others_at, others, LOAD_APART);
+        print_passes("full", carveout, lines, reads, others, list, {lines, others});
+      }
+}
+
+// Whether a line is lost when others are read behind it.
+bool is_lost(u32 line, const List& first, const List& others = {}) {
+  List list{line};
+  list.insert(list.end(), first.begin(), first.end());
+  list.insert(list.end(), others.begin(), others.end());
+  list.push_back(line | LOAD_APART << LINE_BITS);
+  return !hits_of(list).back();
+}
+
+// As few lines as take the place of another one.
+List reduced(u32 line, List from) {
+  for (bool smaller = true; smaller;) {
+    smaller = false;
+    for (u32 parts : {std::min(6u, u32(from.size())), u32(from.size())})
+      for (u32 part = 0; part < parts && !smaller; ++part) {
+        List rest;
+        for (u32 i = 0; i < from.size(); ++i)
+          if (i * parts / from.size() != part) rest.push_back(from[i]);
+        if (is_lost(line, rest)) from = rest, smaller = true;
+      }
+  }
+  return from;
+}
+
+// Eight lines of one set: those that take the place of one, and such as do beside all but one.
+List lines_of_one_set(u32 line, std::mt19937& draw) {
+  List found{line};
+  while (found.size() == 1) {
+    List drawn = random_lines(1500, draw());
+    drawn.erase(std::remove(drawn.begin(), drawn.end(), line), drawn.end());
+    if (!is_lost(line, drawn)) continue;
+    drawn = reduced(line, drawn);
+    if (drawn.size() == WAYS) found.insert(found.end(), drawn.begin(), drawn.end());
+  }
+  List most(found.begin() + 1, found.end() - 1);
+  while (found.size() < 8) {
+    List drawn = random_lines(256, draw());
+    bool is_new = std::none_of(drawn.begin(), drawn.end(), [&](u32 each) {
+      return std::find(found.begin(), found.end(), each) != found.end();
+    });
+    if (!is_new || !is_lost(line, most, drawn)) continue;
+    while (drawn.size() > 1) {
+      List half(drawn.begin(), drawn.begin() + drawn.size() / 2);
+      List other(drawn.begin() + drawn.size() / 2, drawn.end());
+      drawn = is_lost(line, most, half) ? half : other;
+    }
+    if (is_lost(line, most, drawn)) found.push_back(drawn[0]);
+  }
+  return found;
+}
+
+void measure_one_set(const List& set, Kind kind, u32 sectors, std::mt19937& draw) {
+  for (u32 sequence = 0; sequence < SEQUENCES; ++sequence) {
+    u32 lines = 5 + sequence % 4;
+    List list;
+    std::string names;
+    for (int i = 0; i < LENGTH; ++i) {
+      u32 a = draw() % lines, b = draw() % lines, line = sequence % 2 ? std::min(a, b) : a;
+      u32 made = draw() % 3 ? LOAD : kind, sector = sectors ? 1 + draw() % 3 : 0;
+      list.push_back(set[line] | made << LINE_BITS | sector << LINE_BITS + KIND_BITS);
+      names += char((made == LOAD ? 'A' : 'a') + line);
+      if (sectors) names += char('0' + sector - 1);
+    }
+    std::string hits;
+    for (bool hit : hits_of(list)) hits += char('0' + hit);
+    std::printf("set,6,%u,0,0,%s,%u,%s,%s\n", lines, NAMES[kind], sectors, names.c_str(), hits.c_str());
+  }
 }
 
 int main() {
-  lines = static_cast<u32*>(random_memory(u64(LINES) * WORDS * sizeof(u32)));
-  script = device_memory<u32>(MOST);
-  hits = device_memory<u32>(MOST / 32);
-  std::printf("case,lines,reads,others,every,old,stores,part,loads,hits\n");
-  for (u32 n : {1024, 1536, 1760, 1792, 1800, 1824, 1856, 1920, 1984, 2048, 2304}) {
-    Script words;
-    for (int pass = 0; pass < 4; ++pass) range(words, 4096, n);
-    run({"again", n, 4}, words, n);
-  }
-  for (u32 n : {64, 128, 256, 512, 768, 1024, 1280, 1536, 1792, 2048, 3072}) {
-    std::mt19937 draw(1);
-    Script each, words;
-    std::vector<bool> drawn(LINES);
-    while (each.size() < n) {
-      u32 line = draw() % LINES;
-      if (!drawn[line])
-        each.push_back(line);
-      drawn[line] = true;
-    }
-    for (int pass = 0; pass < 3; ++pass) words.insert(words.end(), each.begin(), each.end());
-    run({"random", n, 3}, words, n);
-  }
-  for (u32 n : {128, 256, 512, 1024})
-    for (u32 reads : {1, 2, 3}) {
-      Script words;
-      u32 rounds = std::min(MOST / (n * reads) - 1, 4096 / n + 2);
-      for (u32 round = 0; round < rounds; ++round)
-        for (u32 pass = 0; pass < (round + 1 == rounds ? std::max(reads, 2u) : reads); ++pass)
-          range(words, round * 132 * n, n);
-      run({"rounds", n, reads}, words, n);
-    }
-  for (u32 n : {1024, 1792, 2560})
-    for (u32 reads : {1, 2})
-      for (u32 others : {1, 8, 32, 128, 512, 1024, 1792})
-        for (u32 old : {0, 1}) {
-          Script words;
-          for (u32 pass = 0; pass < reads; ++pass) range(words, 8192, n);
-          range(words, ELSEWHERE, others);
-          range(words, old ? 8192 : ELSEWHERE, old ? n : others);
-          run({"full", n, reads, others, 0, old}, words, n * reads + others);
-        }
-  for (u32 others : {1, 16, 128, 512, 1024, 1536, 1700}) {
-    Script words;
-    u32 next = 8192;
-    while (words.size() + others + 1 < 16000) {
-      words.push_back(5);
-      range(words, next, others);
-      next += others;
-    }
-    run({"visited", 1, 0, others}, words, MOST);
-  }
-  for (u32 n : {256, 1024, 1536})
-    for (u32 every : {1, 2, 4})
-      for (u32 stores : {0, 1}) {
-        Script words;
-        u32 next = ELSEWHERE;
-        for (u32 i = 0; words.size() < 18000; ++i) {
-          words.push_back(8192 + i % n);
-          if (i % every == 0 && words.size() < 18000)
-            words.push_back(next++ | (stores ? STORE : 0));
-        }
-        run({"beside", n, 0, 0, every, 0, stores}, words, MOST);
-      }
+  lines_ = static_cast<u32*>(random_memory(u64(LINES) * 128));
+  hits_ = device_memory<u32>(MOST / 32);
+  std::printf("experiment,carveout_percent,lines,reads,others,access,sectors,accesses,hits\n");
+  for (const u32* each : CARVEOUTS) measure_all_sets(each[0], each[1]);
+  set_carveout(CARVEOUTS[0][0]);
+  std::mt19937 draw(23);
+  List set = lines_of_one_set(100003, draw);
+  for (u32 kind = 0; kind < KINDS; ++kind)
+    for (u32 sectors : {0u, 1u})
+      if (!sectors || kind == LOAD || kind == STORE) measure_one_set(set, Kind(kind), sectors, draw);
   return 0;
 }

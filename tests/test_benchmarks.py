@@ -152,7 +152,7 @@ TABLES = {
     "block_paces": "docs/results/h200-block-paces.csv",
     "block_places": "docs/results/h100-block-places.csv",
     "hinted_lines": "docs/results/h100-hinted-lines.csv",
-    "replaced_lines": "docs/results/h100-replaced-lines.csv",
+    "replaced_lines": "docs/results/h200-replaced-lines.csv",
     "contended_words": "docs/results/h200-contended-words.csv",
     "missed_loads": "docs/results/h100-missed-loads.csv",
     "stored_parts": "docs/results/h100-stored-parts.csv",

@@ -176,6 +176,5 @@ def _joined(execution: Execution, chunks: list[ChunkLines], factor: int) -> Line
         place=np.concatenate(place),
         ends=np.concatenate(ends),
         factor=factor,
-        local_lines=warps * words,
         warp=np.concatenate(of_warp),
     )

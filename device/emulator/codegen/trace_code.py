@@ -38,6 +38,11 @@ _LINE_SECTORS = LINE_BYTES // SECTOR_BYTES
 _SECTOR_SHIFT, _WORD_SHIFT = SECTOR_BYTES.bit_length() - 1, 2
 _WHOLE_LINE = (1 << _LINE_SECTORS) - 1
 _HASH_FACTORS = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53  # of MurmurHash3's finalizer (A. Appleby)
+_SET_BITS = 9
+L1_SETS = 1 << _SET_BITS
+"""Sets of an L1."""
+_SET_STEPS = 4, 2, 2, 1, 1  # x^(9 n) = x^(4 n) + 1 for powers n of two
+_SET_FACTORS = 0x1D5, 0x0B3, 0x14B  # odd, so that no two numbers become one
 _HASH_BITS = 31
 _ALL_BITS = (1 << 64) - 1
 
@@ -296,8 +301,35 @@ def keep_line(
 
 @compiled(inline=True)
 def hash_of_line(line: int) -> int:
-    """A number of 31 bits that any stride of lines scatters evenly."""
-    mixed = line
+    """A number of 31 bits: a sample of one line in `2**n` has all lines of one set in `2**n`."""
+    rest = _HASH_BITS - _SET_BITS
+    return set_of_line(line) << rest | scattered(line) & (1 << rest) - 1
+
+
+@compiled(inline=True)
+def set_of_line(line: int) -> int:
+    """The number of a line's set in an L1.
+
+    Its bits are a polynomial, of which the remainder by x^9 + x^4 + 1 is taken: of lines with a
+    stride of any power of two, as many as there are sets have one in each (Rau, "Pseudo-Randomly
+    Interleaved Memory", ISCA 1991), as on an H200, which has another order of sets. So have
+    adjacent ones (docs/results/h200-replaced-lines.csv, `again`). Any stride scatters lines
+    over the first sets as over all.
+    """
+    number = line
+    for times in _SET_STEPS:
+        above = number >> _SET_BITS * times
+        number = number & (1 << _SET_BITS * times) - 1 ^ above ^ above << 4 * times
+    for factor in _SET_FACTORS:
+        number = number * factor & L1_SETS - 1
+        number = number ^ number >> _SET_BITS // 2
+    return number
+
+
+@compiled(inline=True)
+def scattered(number: int) -> int:
+    """A number of 31 bits that any stride of numbers scatters evenly."""
+    mixed = number
     for factor in _HASH_FACTORS:
         mixed = (mixed ^ mixed >> 33 & _ALL_BITS >> 33) * factor
     return mixed >> 33 & (1 << _HASH_BITS) - 1

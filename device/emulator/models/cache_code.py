@@ -1,9 +1,9 @@
 """The caches as machine code, which keep the lines that were used last.
 
 Every cache keeps whole lines and fills sectors. Its lines are a list from the one used last to the
-one used least recently, and are found through a table of hashes. Lines to be replaced first are a
-list of their own. Where accesses have no order but
-that of windows of time (`find_misses`), it knows the window of each line's last use.
+one used least recently, and are found through a table of hashes; an L1 has sets (`l1_code`). Where
+accesses have no order but that of windows of time (`find_misses`), it knows the window of each
+line's last use.
 """
 
 from __future__ import annotations
@@ -17,6 +17,14 @@ from memlab.device.emulator.codegen.compiled import Compiled, compiled, set_bits
 from memlab.device.emulator.codegen.lanes import count_bits
 from memlab.device.emulator.codegen.llvm import library_of
 from memlab.device.emulator.codegen.records import Byte, Int32, Pointer, Record
+from memlab.device.emulator.models.cache_records import HASH, L1, NONE, Cache, Line
+from memlab.device.emulator.models.l1_code import (
+    find_l1_misses,
+    find_sets,
+    forget,
+    found_in_l1,
+    use_l1,
+)
 
 LOAD, LOAD_BYPASSING_L1, STORE, STORE_BYPASSING_L1, ATOMIC, COPY, MULTICAST = range(7)
 LOAD_ONCE, STORE_ONCE = 7, 8
@@ -27,8 +35,6 @@ blocks are served one by one: the request coalescer, which sends them to their r
 none of them with others (its counters lrc__*_coalescing_achieved_type_programmatic,
 tests/data/h100-hopper-counters.csv)."""
 
-_NONE = -1
-HASH = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 over the golden ratio (Knuth, TAOCP 3, 6.4)
 _SECTORS = 4  # of a line
 _SECTOR_BITS = (1 << _SECTORS) - 1
 _HOME_SHIFT, _HOME_BITS = 20, (1 << 16) - 1  # bits of a line's hash that choose its partition
@@ -38,45 +44,6 @@ _READER_BITS = 16
 _MOST_READERS = (1 << _READER_BITS) - 1
 TURNS = 32
 """Parts of the time in which a block executes an instruction, of which misses are told apart."""
-_ONCE_SHARE = 4
-"""One line of an L1 in so many is of data to be replaced first, at most: an H100's keeps 256 such
-lines beside 1024 others, a seventh of 1024, and a twentieth of 1536, as one way of four does
-(docs/results/h100-hinted-lines.csv)."""
-
-
-class Line(Record):
-    """A line of a cache."""
-
-    number: int
-    valid: Int32  # a bit per sector that it holds
-    dirty: Int32  # a bit per sector that memory must get
-    newer: Int32  # the line that was used after this one; -1 for none
-    older: Int32
-    chained: Int32  # the next one with the same hash
-    asked: int  # when sectors of it were asked for last; -1 for never
-    asker: int  # by which multiprocessor and instruction: see `_MULTIPROCESSORS`
-    coming: Int32  # a bit per sector that they asked for then
-    remote: Int32  # those among them that come from memory
-    time: int  # of the last read
-    readers: int  # how many reads of each sector there were at that time: 16 bits each
-    once: Int32  # 1 for a line that is replaced before others
-
-
-class Cache(Record):
-    """A cache."""
-
-    lines: Pointer[Line]
-    heads: Pointer[Int32]  # by hash: the first line of the chain, or -1
-    hash_shift: int  # how far a hash of 64 bits is shifted
-    capacity: int  # how many lines it holds
-    count: int  # how many it has
-    newest: int
-    oldest: int
-    newest_once: int  # of the lines to be replaced first
-    oldest_once: int
-    once_count: int
-    latest: int  # the line that was used last
-    written_back: int  # sectors that memory got
 
 
 class Counts(Record):
@@ -119,7 +86,7 @@ class Replay(Record):
     first_times: Pointer[int]  # by instruction: the least of these
     durations: Pointer[int]  # by instruction: from that on, until all are past
     counts: Pointer[Counts]  # by instruction and turn
-    l1: Pointer[Cache]  # by multiprocessor
+    l1: Pointer[L1]  # by multiprocessor
     l2: Pointer[Cache]  # its partitions
     partitions: int
     in_step: int  # whether the blocks of the first wave read at one pace
@@ -192,19 +159,18 @@ def replay(state: Replay, start: int, stop: int) -> int:
         counts, kind = count_access(state, index, access), state.kinds[index]
         owner, moment, once = state.owners[access], state.moments[access], is_used_once(kind)
         asker, together = owner + index * _MULTIPROCESSORS, asker_of_l2(state, access)
-        if kind in (STORE, STORE_ONCE):
-            read(state.l1[owner], line, sectors, once)
+        if kind in (LOAD_BYPASSING_L1, ATOMIC):
+            forget(state.l1[owner], line)
         if kind in (STORE, STORE_ONCE, STORE_BYPASSING_L1):
+            if kind != STORE_BYPASSING_L1:
+                use_l1(state.l1[owner], line, once).valid |= sectors
             write(state, owner % state.partitions, line, sectors)
             continue
         if kind in (LOAD, LOAD_ONCE):
-            missing = read(state.l1[owner], line, sectors, once)
-            held = state.l1[owner].lines[state.l1[owner].latest]
-            coming = sectors & ~missing & coming_at(held, asker, moment)
-            counts.l1_hits += count_bits(sectors & ~missing)
-            counts.joined += count_bits(coming)
-            counts.joined_memory += count_bits(coming & held.remote)
-            sectors = missing
+            held = use_l1(state.l1[owner], line, once)
+            count_hits(counts, held, sectors & held.valid, asker, moment)
+            sectors &= ~held.valid
+            held.valid |= sectors
             if sectors == 0:
                 continue
         if kind == ATOMIC:
@@ -216,25 +182,34 @@ def replay(state: Replay, start: int, stop: int) -> int:
             drop_copies(state, line, home_number(state, line))
             continue
         near = state.l2[owner % state.partitions]
-        count_reads(state, counts, use(near, line, 0), sectors, access)
-        absent = sectors & ~use(near, line, 0).valid
+        count_reads(state, counts, use(near, line), sectors, access)
+        absent = sectors & ~use(near, line).valid
         counts.l2_misses += count_bits(absent)
-        waiting = sectors & ~absent & coming_at(use(near, line, 0), together, moment)
+        waiting = sectors & ~absent & coming_at(use(near, line), together, moment)
         read_now = 0
         if absent:
             home = home_of(state, line)
-            waiting |= absent & coming_at(use(home, line, 0), together, moment)
+            waiting |= absent & coming_at(use(home, line), together, moment)
             read_now = fetch(state, counts, home, line, absent, together, moment)
             waiting &= ~read_now
             counts.memory_reads += count_bits(read_now)
             count_first_reads(state, counts, read_now, access)
-            read(near, line, sectors, 0)
-            ask(use(near, line, 0), read_now | waiting, read_now | waiting, together, moment)
+            read(near, line, sectors)
+            ask(use(near, line), read_now | waiting, read_now | waiting, together, moment)
         counts.l2_joined_memory += count_bits(waiting)
         if kind in (LOAD, LOAD_ONCE):
-            held = state.l1[owner].lines[state.l1[owner].latest]
+            held = state.l1[owner].lines[found_in_l1(state.l1[owner], line)]
             ask(held, sectors, read_now | waiting, asker, moment)
     return 0
+
+
+@compiled
+def count_hits(counts: Counts, held: Line, sectors: int, asker: int, moment: int) -> None:
+    """Count sectors of a line that an L1 holds, or has asked for."""
+    coming = sectors & coming_at(held, asker, moment)
+    counts.l1_hits += count_bits(sectors)
+    counts.joined += count_bits(coming)
+    counts.joined_memory += count_bits(coming & held.remote)
 
 
 @compiled
@@ -306,10 +281,10 @@ def find_fresh(
         place = places[access]
         line, sectors = place >> _SECTORS, place & _SECTOR_BITS
         entry = line * HASH >> hash_shift & last
-        while table[entry] != _NONE and table[entry] >> _SECTORS != line:
+        while table[entry] != NONE and table[entry] >> _SECTORS != line:
             entry = entry + 1 & last
         known = 0
-        if table[entry] != _NONE:
+        if table[entry] != NONE:
             known = table[entry] & _SECTOR_BITS
         fresh[access] = sectors & ~known
         table[entry] = line << _SECTORS | known | sectors
@@ -351,7 +326,7 @@ def count_reads(state: Replay, counts: Counts, place: Line, sectors: int, access
         counts.lrc_reads += count_bits(sectors)
         counts.l2_reads += float(count_bits(sectors))
     elif kind == COPY:
-        asked = use(state.coalescers[state.meetings[access]], place.number, 0)
+        asked = use(state.coalescers[state.meetings[access]], place.number)
         count_copies(state, counts, asked, sectors, access)
     else:
         count_readers(state, counts, place, sectors, state.times[access])
@@ -406,7 +381,7 @@ def fetch(
     state: Replay, counts: Counts, home: Cache, line: int, sectors: int, asker: int, moment: int
 ) -> int:
     """Read sectors from the partition in front of their memory: those that it did not hold."""
-    missing = read(home, line, sectors, 0)
+    missing = read(home, line, sectors)
     place = home.lines[home.latest]
     unit, bits = 0, (1 << state.fetched_sectors) - 1
     while unit < _SECTORS:
@@ -419,9 +394,9 @@ def fetch(
 
 
 @compiled
-def read(cache: Cache, line: int, sectors: int, once: int) -> int:
+def read(cache: Cache, line: int, sectors: int) -> int:
     """Read sectors of a line, which is then the newest: the sectors that the cache did not hold."""
-    place = use(cache, line, once)
+    place = use(cache, line)
     missing = sectors & ~place.valid
     place.valid |= sectors
     return missing
@@ -430,10 +405,10 @@ def read(cache: Cache, line: int, sectors: int, once: int) -> int:
 @compiled
 def write(state: Replay, writer: int, line: int, sectors: int) -> None:
     """Write sectors of a line, of which the writer's partition keeps a copy, too."""
-    read(state.l2[writer], line, sectors, 0)
+    read(state.l2[writer], line, sectors)
     drop_copies(state, line, writer)
     home = home_of(state, line)
-    read(home, line, sectors, 0)
+    read(home, line, sectors)
     home.lines[home.latest].dirty |= sectors
 
 
@@ -445,7 +420,7 @@ def drop_copies(state: Replay, line: int, writer: int) -> None:
         if place in (home, writer):
             continue
         number = found(state.l2[place], line)
-        if number != _NONE:
+        if number != NONE:
             state.l2[place].lines[number].valid = 0
 
 
@@ -453,34 +428,32 @@ def drop_copies(state: Replay, line: int, writer: int) -> None:
 def found(cache: Cache, line: int) -> int:
     """The number of a line that a cache has; -1 if it has not."""
     number = cache.heads[line * HASH >> cache.hash_shift & (1 << 64 - cache.hash_shift) - 1]
-    while number != _NONE and cache.lines[number].number != line:
+    while number != NONE and cache.lines[number].number != line:
         number = cache.lines[number].chained
     return number
 
 
 @compiled
-def use(cache: Cache, line: int, once: int) -> Line:
+def use(cache: Cache, line: int) -> Line:
     """Make a line the newest; it is without sectors if the cache did not have it."""
     head = line * HASH >> cache.hash_shift & (1 << 64 - cache.hash_shift) - 1
     number = found(cache, line)
-    if number != _NONE:
+    if number != NONE:
         cache.latest = number
-        place = cache.lines[number]
         if number != cache.newest:
             unlink(cache, number)
-            place.once &= once
             link(cache, number)
-        return place
+        return cache.lines[number]
     if cache.count < cache.capacity:
         number = cache.count
         cache.count += 1
     else:
-        number = replaced(cache, once)
+        number = cache.oldest
         unlink(cache, number)
         drop(cache, number)
     place = cache.lines[number]
     place.number, place.valid, place.dirty, place.time, place.readers = line, 0, 0, -1, 0
-    place.asked, place.coming, place.once = -1, 0, once
+    place.asked, place.coming = -1, 0
     place.chained = cache.heads[head]
     cache.heads[head] = number
     link(cache, number)
@@ -489,54 +462,27 @@ def use(cache: Cache, line: int, once: int) -> Line:
 
 
 @compiled
-def replaced(cache: Cache, once: int) -> int:
-    """The line that makes room."""
-    number = cache.oldest
-    is_room = 0
-    if once == 1 and cache.once_count * _ONCE_SHARE < cache.capacity:
-        is_room = 1
-    if cache.once_count > 0 and (is_room == 0 or number == _NONE):
-        number = cache.oldest_once
-    return number
-
-
-@compiled
 def link(cache: Cache, number: int) -> None:
-    """Make a line that is in no list the newest of its list."""
-    place = cache.lines[number]
+    """Make a line that is not in the list the newest."""
     newest = cache.newest
-    if place.once:
-        newest = cache.newest_once
-        cache.once_count += 1
-    place.older, place.newer = newest, _NONE
-    if newest != _NONE:
+    cache.lines[number].older, cache.lines[number].newer = newest, NONE
+    if newest != NONE:
         cache.lines[newest].newer = number
-    elif place.once:
-        cache.oldest_once = number
     else:
         cache.oldest = number
-    if place.once:
-        cache.newest_once = number
-    else:
-        cache.newest = number
+    cache.newest = number
 
 
 @compiled
 def unlink(cache: Cache, number: int) -> None:
-    """Take a line out of its list."""
+    """Take a line out of the list."""
     place = cache.lines[number]
-    if place.once:
-        cache.once_count -= 1
-    if place.newer != _NONE:
+    if place.newer != NONE:
         cache.lines[place.newer].older = place.older
-    elif place.once:
-        cache.newest_once = place.older
     else:
         cache.newest = place.older
-    if place.older != _NONE:
+    if place.older != NONE:
         cache.lines[place.older].newer = place.newer
-    elif place.once:
-        cache.oldest_once = place.newer
     else:
         cache.oldest = place.newer
 
@@ -556,4 +502,11 @@ def drop(cache: Cache, number: int) -> None:
     cache.lines[before].chained = place.chained
 
 
-_EXPORTED: tuple[Any, ...] = (find_misses, find_fresh, find_durations, replay)
+_EXPORTED: tuple[Any, ...] = (
+    find_misses,
+    find_sets,
+    find_l1_misses,
+    find_fresh,
+    find_durations,
+    replay,
+)

@@ -15,7 +15,8 @@ kept in both, too: where an H200 writes as much as it reads, both take the room 
 (docs/results/h200-capacity.csv, `L2 with writes`).
 
 Where the accesses are a sample, by lines, the caches are smaller in proportion (SHARDS:
-Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015).
+Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015). A sample has all lines of
+some sets of the L1s.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ from memlab.device.emulator.codegen.records import dtype_of
 from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access, is_multicast
 from memlab.device.emulator.models import cache_code
 from memlab.device.emulator.models.address_streams import SECTORS_PER_LINE, IntArray
+from memlab.device.emulator.models.cache_records import HASH_BITS
 from memlab.device.emulator.models.caches import MERGED_WAVES, CacheGeometry, hash_lines
+from memlab.device.emulator.models.empty_caches import EmptyCaches
 from memlab.device.emulator.models.read_merging import (
     DURATION_DEVIATION,
     MergedReads,
@@ -45,10 +48,7 @@ from memlab.device.emulator.models.read_rounds import number_rounds
 from memlab.device.emulator.program.program import DecodedInstruction
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
 
-_CACHE, _LINE, _COUNTS, _REPLAY = map(
-    dtype_of, (cache_code.Cache, cache_code.Line, cache_code.Counts, cache_code.Replay)
-)
-_HASH_BITS = 64
+_COUNTS, _REPLAY = map(dtype_of, (cache_code.Counts, cache_code.Replay))
 _PLACES = 1 << SECTORS_PER_LINE  # by which a line's number is multiplied in a place
 _COALESCED_LINES = 1 << 13
 """Lines that the SMs of a group can ask for at one time: a box has 256 rows at most."""
@@ -73,7 +73,6 @@ class LineAccesses:
         place: 16 times the line's number, with a bit per sector.
         ends: When each block ends, in steps since it began; shape (blocks,).
         factor: One line in so many is in the sample.
-        local_lines: Lines of local memory that a block has; they are numbered from `LOCAL_LINES`.
         warp: Each access's warp in its block, shape (accesses,); of blocks of one warp none.
     """
 
@@ -83,7 +82,6 @@ class LineAccesses:
     place: IntArray
     ends: IntArray
     factor: int
-    local_lines: int
     warp: IntArray | None = None
 
 
@@ -220,11 +218,10 @@ def replay_accesses(
     index = accesses.index + group * count  # counted by themselves
     never = -2 - np.arange(len(times))  # times at which no other access is made: nothing is merged
     counts = np.zeros((_GROUPS, count, cache_code.TURNS), _COUNTS)
-    caches, state = _Caches(), np.zeros((), _REPLAY)
+    caches, state = EmptyCaches(), np.zeros((), _REPLAY)
     l2_lines = round(geometry.l2_bytes / LINE_BYTES / accesses.factor / geometry.l2_partitions)
     l2 = caches.add(geometry.l2_partitions, l2_lines)
     meetings, coalescers = _meetings(accesses, schedule, owner, geometry)
-    l1_lines = round(geometry.l1_bytes / LINE_BYTES / accesses.factor)
     arrays: dict[str, NDArray[Any]] = {
         "places": _placed(accesses, schedule, owner, geometry),
         "indices": index.astype(np.int32),
@@ -241,7 +238,7 @@ def replay_accesses(
         "first_times": np.zeros(_GROUPS * count, np.int64),
         "durations": np.zeros(_GROUPS * count, np.int64),
         "counts": counts,
-        "l1": caches.add(geometry.multiprocessors, l1_lines),
+        "l1": caches.add_l1s(geometry.multiprocessors, geometry.l1_bytes, accesses.factor),
         "l2": l2,
     }
     if blocks is not None and blocks > len(accesses.ends):
@@ -299,7 +296,7 @@ def _fresh(places: IntArray, order: IntArray) -> NDArray[np.uint8]:
         order.ctypes.data,
         len(places),
         table.ctypes.data,
-        _HASH_BITS - bits,
+        HASH_BITS - bits,
         fresh.ctypes.data,
     )
     return fresh
@@ -508,7 +505,9 @@ def _placed(
         return np.ascontiguousarray(accesses.place)
     slot = owner * geometry.resident_blocks + schedule.slot[accesses.block]
     place = accesses.place.copy()
-    place[is_local] += slot[is_local] * accesses.local_lines * _PLACES
+    lines, number = np.unique(place[is_local] // _PLACES, return_inverse=True)
+    number += LOCAL_LINES + slot[is_local] * len(lines)
+    place[is_local] = number * _PLACES + place[is_local] % _PLACES
     return place
 
 
@@ -542,24 +541,3 @@ def _kind(step: DecodedInstruction, has_l1: bool) -> int:
                 return cache_code.STORE_BYPASSING_L1
             return cache_code.STORE_ONCE if step.row.evict_first else cache_code.STORE
     return cache_code.ATOMIC
-
-
-class _Caches:
-    """Makes empty caches, and keeps the memory that they point to."""
-
-    def __init__(self) -> None:
-        self._kept: list[NDArray[Any]] = []
-
-    def add(self, count: int, lines: int) -> NDArray[np.void]:
-        """Some caches of so many lines each; a cache holds one line at least."""
-        lines = max(lines, 1)
-        bits = max((2 * lines - 1).bit_length(), 1)
-        caches = np.zeros(count, _CACHE)
-        held, heads = np.zeros((count, lines), _LINE), np.full((count, 1 << bits), -1, np.int32)
-        self._kept += [held, heads]
-        caches["lines"] = held.ctypes.data + np.arange(count) * held.strides[0]
-        caches["heads"] = heads.ctypes.data + np.arange(count) * heads.strides[0]
-        caches["hash_shift"], caches["capacity"] = _HASH_BITS - bits, lines
-        for end in ("newest", "oldest", "newest_once", "oldest_once"):
-            caches[end] = -1
-        return caches

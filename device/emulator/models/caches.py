@@ -1,10 +1,11 @@
 """L1, L2 and DRAM traffic, modelled from the access stream of a representative block.
 
 The streams of all blocks resident on an SM, or of a wave of blocks on the whole device, are derived
-from that of one block (`address_streams`), interleaved, and run through a model of an LRU cache.
-Time is divided into windows: the accesses within a window are a set, without order, and between
-windows the least recently used lines are evicted. Blocks that wait at barriers over and over spread
-in an L1 as an SM serves them, the oldest first (`_paces`).
+from that of one block (`address_streams`), interleaved, and run through the model of an L1
+(`l1_code`), or of an LRU cache, the L2. There, time is divided into windows: the accesses within a
+window are a set, without order, and between windows the least recently used lines are evicted.
+Blocks that wait at barriers over and over spread in an L1 as an SM serves them, the oldest first
+(`_paces`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memlab.device.emulator.codegen.records import dtype_of
+from memlab.device.emulator.codegen.trace_code import L1_SETS
 from memlab.device.emulator.models import cache_code
 from memlab.device.emulator.models.address_streams import (
     SECTORS_PER_LINE,
@@ -31,6 +33,7 @@ from memlab.device.emulator.models.address_streams import (
     wrap_sectors,
 )
 from memlab.device.emulator.models.coalescing import CopyMerging
+from memlab.device.emulator.models.empty_caches import EmptyCaches
 from memlab.device.emulator.models.read_merging import (
     MergedReads,
     ReadMerging,
@@ -227,7 +230,9 @@ def l1_reads(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry) 
         return L1Reads(1.0, _coalesced_share(stream, bypassing, busy, geometry))
     filling = chosen | stream.store & stream.cached & ~stream.reads & ~stream.copied
     turns = _turns(stream, filling, busy, geometry)
-    factor = _sampling_factor(sum(map(len, turns)) * int(filling.sum()), _LARGEST_L1_SIMULATION)
+    accesses, factor = sum(map(len, turns)) * int(filling.sum()), 1
+    while accesses // factor > _LARGEST_L1_SIMULATION and factor < L1_SETS:
+        factor *= 2
     rows: list[IntArray] = []
     sectors: list[IntArray] = []
     times: list[NDArray[np.float64]] = []
@@ -236,7 +241,7 @@ def l1_reads(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry) 
     for number, order in enumerate(turns):
         for block in order[:, None]:
             sector = translate_sectors(stream, block, busy)[0, filling]
-            kept = hash_lines(sector // SECTORS_PER_LINE) % factor == 0
+            kept = _sets(sector // SECTORS_PER_LINE) < L1_SETS // factor
             rows.append(np.flatnonzero(filling)[kept])
             sectors.append(sector[kept])
             times.append(next(paces)[rows[-1]])
@@ -246,7 +251,7 @@ def l1_reads(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry) 
     by_time = np.argsort(time, kind="stable")
     row, sector, time, turn = row[by_time], sector[by_time], time[by_time], turn[by_time]
     window = np.cumsum(np.diff(time, prepend=time[:1]) > 0, dtype=np.int64)
-    missed = misses(window, sector, SECTORS_PER_LINE, geometry.l1_bytes / factor) & chosen[row]
+    missed = _l1_misses(window, sector, geometry.l1_bytes, factor) & chosen[row]
     row, turn = row[missed], turn[missed]
     # What the mean block misses. The turns behind the first stand for all blocks behind its wave.
     of_first = min(geometry.wave, busy.blocks) / busy.blocks if len(turns) > 1 else 1.0
@@ -256,6 +261,25 @@ def l1_reads(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry) 
     by_row = missed_rows.astype(np.float64) * factor
     miss_rate = min(float(by_row.sum()) / stream.load_sectors, 1.0)
     return L1Reads(miss_rate, _coalesced_share(stream, by_row + bypassing, busy, geometry))
+
+
+def _sets(lines: IntArray) -> IntArray:
+    """The set of each line in an L1."""
+    lines, sets = np.ascontiguousarray(lines), np.empty(len(lines), np.int64)
+    cache_code.function("find_sets", 3)(lines.ctypes.data, len(lines), sets.ctypes.data)
+    return sets
+
+
+def _l1_misses(window: IntArray, sector: IntArray, l1_bytes: int, factor: int) -> NDArray[np.bool_]:
+    """The accesses that miss the L1, of which one set in `factor` is simulated."""
+    if not l1_bytes:
+        return misses(window, sector, SECTORS_PER_LINE, 0)
+    windows, units = (np.ascontiguousarray(array, np.int64) for array in (window, sector))
+    missed, caches = np.zeros(len(units), np.bool_), EmptyCaches()
+    cache = caches.add_l1s(1, l1_bytes, factor)
+    addresses = [array.ctypes.data for array in (cache, windows, units)]
+    cache_code.function("find_l1_misses", 5)(*addresses, len(units), missed.ctypes.data)
+    return missed
 
 
 def _paces(

@@ -18,7 +18,7 @@ from typing import Any
 from memlab.device.emulator.codegen.compiled import compiled
 from memlab.device.emulator.codegen.llvm import library_of
 from memlab.device.emulator.codegen.records import Byte, Int32, Pointer, Record
-from memlab.device.emulator.models.cache_code import HASH
+from memlab.device.emulator.models.cache_records import HASH
 from memlab.device.emulator.models.clocks import later
 
 _HASH_SHIFT = 20

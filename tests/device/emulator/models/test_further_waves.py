@@ -45,7 +45,6 @@ def accesses(blocks: int, lines: int, reads: int, seed: int) -> LineAccesses:
         place=line.ravel() * 16 + 15,
         ends=np.full(blocks, each),
         factor=1,
-        local_lines=0,
     )
 
 

@@ -1,0 +1,147 @@
+"""Which lines an L1 replaces, against those of an H200: `benchmarks/replaced_lines.cu`."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from memlab.device.emulator.models import cache_code
+from memlab.device.emulator.models.cache_replay import (
+    LineAccesses,
+    replay_accesses,
+    schedule_blocks,
+)
+from memlab.device.emulator.models.caches import CacheGeometry
+from memlab.device.emulator.models.empty_caches import EmptyCaches
+
+LINE, WHOLE = 128, 15
+TABLE = Path(__file__).parents[4] / "docs" / "results" / "h200-replaced-lines.csv"
+CARVEOUTS_KIB = {"6": 32, "13": 64, "27": 100, "42": 164, "57": 196, "71": 228}
+"""What shared memory takes of 256 KiB, by what was asked for."""
+KINDS = {
+    "ld": ("load", False, False),
+    "ld.nc": ("load", False, False),
+    "st": ("store", False, False),
+    "st.cg": ("store", False, False),
+    "cp.async.ca": ("load", False, False),
+    "ld.cs": ("load", False, True),
+    "ld.L1::evict_first": ("load", False, True),
+    "st.cs": ("store", False, True),
+    "ld.cg": ("load", True, False),
+    "ld.relaxed.gpu": ("load", True, False),
+    "ld.volatile": ("load", True, False),
+    "cp.async.cg": ("load", True, False),
+    "red.add": ("reduce", False, False),
+    "atom.add": ("atomic", False, False),
+}
+"""The kind of each access, whether it passes the L1, and whether its line is replaced first."""
+
+
+def step(kind: str, bypass_l1: bool, evict_first: bool) -> Any:
+    row = SimpleNamespace(opcode="", view="", kind=kind, space="global")
+    row.bypass_l1, row.evict_first = bypass_l1, evict_first
+    return SimpleNamespace(row=row, target=-1)
+
+
+def rows(experiments: str) -> Iterator[dict[str, str]]:
+    with TABLE.open(newline="") as file:
+        yield from (row for row in csv.DictReader(file) if row["experiment"] in experiments.split())
+
+
+def hits_of(
+    lines: NDArray[np.int64], sectors: NDArray[np.int64], kinds: list[str], l1_kib: int
+) -> NDArray[np.bool_]:
+    """Whether each access of one warp finds all its sectors in the L1."""
+    count = len(lines)
+    given = LineAccesses(
+        block=np.zeros(count, np.int64),
+        time=np.arange(count),
+        index=np.arange(count, dtype=np.int32),
+        place=lines * 16 + sectors,
+        ends=np.array([count]),
+        factor=1,
+    )
+    geometry = CacheGeometry(1, 1, l1_kib * 1024, 2**12 * LINE, 32)
+    steps = [step(*KINDS[kind]) for kind in kinds]
+    replayed = replay_accesses(given, schedule_blocks(given.ends, geometry), steps, geometry)
+    hits = replayed.first_wave.l1_hits
+    found: NDArray[np.bool_] = hits == [mask.bit_count() for mask in sectors.tolist()]
+    return found
+
+
+def load_lines(
+    lines: NDArray[np.int64], l1_kib: int
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Whether each load, of one sector, finds it in the L1, and the lines that are there then."""
+    caches, missed = EmptyCaches(), np.zeros(len(lines), np.bool_)
+    cache = caches.add_l1s(1, l1_kib * 1024, 1)
+    sectors, windows = lines * 4, np.arange(len(lines))
+    addresses = [array.ctypes.data for array in (cache, windows, sectors)]
+    cache_code.function("find_l1_misses", 5)(*addresses, len(lines), missed.ctypes.data)
+    return ~missed, caches.lines[0]["number"].ravel()
+
+
+def lines_of_one_set() -> NDArray[np.int64]:
+    lines = np.arange(1 << 15)
+    sets = np.empty_like(lines)
+    cache_code.function("find_sets", 3)(lines.ctypes.data, len(lines), sets.ctypes.data)
+    return np.flatnonzero(sets == 100)[:8]
+
+
+@pytest.mark.parametrize("access", KINDS)
+def test_lines_of_a_set_replace_each_other_as_in_hardware(access: str) -> None:
+    """One access in three is of the kind. Of the hints, an H200's rule is known in part."""
+    of_set, agree, complete = lines_of_one_set(), [], []
+    for row in rows("set"):
+        if row["access"] != access:
+            continue
+        sectored = row["sectors"] == "1"
+        letters = row["accesses"][:: 2 if sectored else 1]
+        lines = of_set[[ord(each.lower()) - ord("a") for each in letters]]
+        masks = [1 << int(each) for each in row["accesses"][1::2]] if sectored else [WHOLE] * 40
+        kinds = ["ld" if each.isupper() else access for each in letters]
+        found = hits_of(lines, np.array(masks), kinds, 240)
+        plain = np.array([kind == "ld" for kind in kinds])
+        same = (found == (np.array(list(row["hits"])) == "1"))[plain]
+        agree += same.tolist()
+        complete.append(same.all())
+
+    exact = access in ("ld", "ld.nc", "st", "st.cg", "cp.async.ca", "cp.async.cg")
+    assert np.mean(agree) >= (1 if exact else 0.95)
+    assert np.mean(complete) >= (1 if exact else 0.4)
+
+
+@pytest.mark.parametrize("experiment", ["again", "random", "rounds", "full"])
+def test_all_sets_together_keep_as_many_lines_as_in_hardware(experiment: str) -> None:
+    """With L1s of 28 to 224 KiB; in shares of the lines that are read."""
+    differences = []
+    for row in rows(experiment):
+        lines, reads, others = (int(row[name]) for name in ("lines", "reads", "others"))
+        passes = [int(hits) for hits in row["hits"].split()]
+        adjacent, elsewhere = 8192 + np.arange(lines), (1 << 20) + np.arange(others)
+        if experiment == "random":
+            adjacent = np.random.default_rng(3).choice(1 << 22, lines, replace=False)
+        parts = [adjacent] * len(passes)
+        if experiment == "rounds":
+            parts = [adjacent + number // reads * lines for number in range(len(passes))]
+        if experiment == "full":
+            parts = [*[adjacent] * reads, elsewhere]
+        l1_kib = 256 - CARVEOUTS_KIB[row["carveout_percent"]]
+        hits, held = load_lines(np.concatenate(parts), l1_kib)
+        if experiment == "full":
+            parts = [adjacent, elsewhere]
+            counts = [np.isin(part, held).sum() for part in parts]
+        else:
+            counts = list(hits.reshape(len(parts), -1).sum(axis=1))
+        sizes = [len(part) for part in parts]
+        differences += ((np.array(counts) - passes) / sizes).tolist()
+
+    assert np.abs(differences).mean() < 0.035
+    assert abs(np.mean(differences)) < 0.015
