@@ -8,6 +8,7 @@
 // lines that compete for one set, as letters: `B` is a plain load where `b` is one of that kind, and
 // a figure names the sector; or numbers of lines; `hits`: a figure for each access of `set`, of
 // which those of stores mean nothing, and a number for each pass of the others:
+// `lines`: no accesses, but the numbers of lines of one set, which are their addresses over 128.
 // `again`, `random`: that many lines, adjacent or not, are read four times.
 // `rounds`: that many adjacent lines are read so many times, and then others, up to 12 rounds.
 // `full`: that many adjacent lines are read so many times, then others once, then how many of the
@@ -28,10 +29,11 @@ const char* const NAMES[] = {
     "ld", "ld.nc", "st", "st.cg", "cp.async.ca", "ld.cs", "ld.L1::evict_first", "st.cs",
     "ld.L1::evict_last", "ld.L1::evict_unchanged", "ld.L1::no_allocate", "ld.cg",
     "ld.relaxed.gpu", "ld.volatile", "cp.async.cg", "red.add", "atom.add"};
-constexpr u32 MOST = 15360, LINES = 1u << 22, WAYS = 4;  // 512 MiB of lines
-constexpr u32 LINE_BITS = 22, KIND_BITS = 5;             // of an access; above: its sector plus 1
+constexpr u32 LINE_BITS = 25, KIND_BITS = 5;  // of an access; above: its sector plus 1
+constexpr u32 MOST = 15360, LINES = 1u << LINE_BITS, WAYS = 4;  // 4 GiB of lines
 constexpr u32 MOST_HIT_CLOCKS = 150, STORE_CLOCKS = 1200;
 constexpr u32 CARVEOUTS[][2] = {{6, 32}, {13, 64}, {27, 100}, {42, 164}, {57, 196}, {71, 228}};
+constexpr u32 SETS_OF_LINES = 16;
 constexpr int SEQUENCES = 20, LENGTH = 40;
 __constant__ u32 accesses_[MOST];
 
@@ -222,6 +224,13 @@ List lines_of_one_set(u32 line, std::mt19937& draw) {
   return found;
 }
 
+void print_lines(const List& set) {
+  std::printf("lines,6,%zu,0,0,,0,", set.size());
+  for (size_t i = 0; i < set.size(); ++i)
+    std::printf(i ? " %llu" : "%llu", u64(lines_) / 128 + set[i]);
+  std::printf(",\n");
+}
+
 void measure_one_set(const List& set, Kind kind, u32 sectors, std::mt19937& draw) {
   for (u32 sequence = 0; sequence < SEQUENCES; ++sequence) {
     u32 lines = 5 + sequence % 4;
@@ -247,7 +256,9 @@ int main() {
   for (const u32* each : CARVEOUTS) measure_all_sets(each[0], each[1]);
   set_carveout(CARVEOUTS[0][0]);
   std::mt19937 draw(23);
-  List set = lines_of_one_set(100003, draw);
+  for (u32 i = 1; i < SETS_OF_LINES; ++i) print_lines(lines_of_one_set(1000003 * i, draw));
+  List set = lines_of_one_set(1000003 * SETS_OF_LINES, draw);
+  print_lines(set);
   for (u32 kind = 0; kind < KINDS; ++kind)
     for (u32 sectors : {0u, 1u})
       if (!sectors || kind == LOAD || kind == STORE) measure_one_set(set, Kind(kind), sectors, draw);

@@ -17,9 +17,10 @@ from memlab.errors import UsageError
 if TYPE_CHECKING:
     from memlab.kernels.launch import Launch
 
+_DEBUG_UNSUPPORTED = "__dp4a", "__dp2a_lo", "__dp2a_hi"
 _DEBUG_UNSUPPORTED_MESSAGE = "Error: unsupported operation"
-"""The only message of NVRTC 13.5 with `-G` for the dot products `__dp4a`, `__dp2a_lo` and
-`__dp2a_hi` on compute capabilities before 10.0; without `-G` it compiles them."""
+"""The only message of NVRTC 13.5 with `-G` for these dot products on compute capabilities before
+10.0; without `-G` it compiles them."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,7 @@ def compile_unit(unit: TranslationUnit) -> CompilerOutput:
     """
     if unit.is_compiled:
         return assembly.assemble(unit)
-    _check_source_text(unit)
-    if unit.source_name.startswith("-"):  # NVRTC would take it for an option
-        unit = replace(unit, source_name=f"./{unit.source_name}")
-    # Some editors start a file with a byte order mark, which NVRTC takes for C++.
-    unit = replace(unit, source=unit.source.removeprefix("\ufeff"))
-    included = headers.find_headers(unit.source, unit.source_name, unit.options)
-    unit = replace(unit, options=(*unit.options, *included.options))
-    key = cache.cache_key(unit, included, nvrtc.compiler_identity())
+    unit, included, key = _with_key(unit)
     output = cache.load_output(key)
     if output is None:
         from memlab.device.compiler import compilation  # takes time to import, and is rarely needed
@@ -136,14 +130,31 @@ def compile_with_debug_info(unit: TranslationUnit) -> CompilerOutput:
     # ptxas optimizes no code that has debug information.
     kept = (option for option in unit.options if not option.startswith("--ptxas-options"))
     unit = replace(unit, options=("-G", *kept))
+    # The kernel's parameters do not depend on the results of these functions.
+    absent = {f"{name}(a,b,c)": "(c)" for name in _DEBUG_UNSUPPORTED}
+    without = replace(unit, defines={**unit.defines, **absent})
+    if any(name in unit.source for name in _DEBUG_UNSUPPORTED):
+        known = cache.load_output(_with_key(without)[2])
+        if known is not None:
+            return known
     try:
         return compile_unit(unit)
     except CompileError as error:
         if _DEBUG_UNSUPPORTED_MESSAGE not in error.log:
             raise
-        # The kernel's parameters do not depend on the results of these functions.
-        absent = {f"{name}(a,b,c)": "(c)" for name in ("__dp4a", "__dp2a_lo", "__dp2a_hi")}
-        return compile_unit(replace(unit, defines={**unit.defines, **absent}))
+        return compile_unit(without)
+
+
+def _with_key(unit: TranslationUnit) -> tuple[TranslationUnit, headers.IncludedHeaders, str]:
+    """A unit as it is compiled, the headers that it can include, and its key in the cache."""
+    _check_source_text(unit)
+    if unit.source_name.startswith("-"):  # NVRTC would take it for an option
+        unit = replace(unit, source_name=f"./{unit.source_name}")
+    # Some editors start a file with a byte order mark, which NVRTC takes for C++.
+    unit = replace(unit, source=unit.source.removeprefix("\ufeff"))
+    included = headers.find_headers(unit.source, unit.source_name, unit.options)
+    unit = replace(unit, options=(*unit.options, *included.options))
+    return unit, included, cache.cache_key(unit, included, nvrtc.compiler_identity())
 
 
 def _check_source_text(unit: TranslationUnit) -> None:

@@ -41,7 +41,10 @@ _HASH_FACTORS = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53  # of MurmurHash3's final
 _SET_BITS = 9
 L1_SETS = 1 << _SET_BITS
 """Sets of an L1."""
-_SET_STEPS = 4, 2, 2, 1, 1  # x^(9 n) = x^(4 n) + 1 for powers n of two
+_SET_TURNED = (113, 27, 374, 329, 57, 481, 477, 238, 404, 141, 428, 244, 303, 130, 240, 277, 508)
+"""Bits of a set's number that a line's bits from 9 to 25 turn, so that lines which replace each
+other in an H200 are of one set (docs/results/h200-replaced-lines.csv, `lines`). Higher bits were
+not measured."""
 _SET_FACTORS = 0x1D5, 0x0B3, 0x14B  # odd, so that no two numbers become one
 _HASH_BITS = 31
 _ALL_BITS = (1 << 64) - 1
@@ -308,18 +311,15 @@ def hash_of_line(line: int) -> int:
 
 @compiled(inline=True)
 def set_of_line(line: int) -> int:
-    """The number of a line's set in an L1.
+    """The number of a line's set in an L1, of which an H200 has the same lines.
 
-    Its bits are a polynomial, of which the remainder by x^9 + x^4 + 1 is taken: of lines with a
-    stride of any power of two, as many as there are sets have one in each (Rau, "Pseudo-Randomly
-    Interleaved Memory", ISCA 1991), as on an H200, which has another order of sets. So have
-    adjacent ones (docs/results/h200-replaced-lines.csv, `again`). Any stride scatters lines
-    over the first sets as over all.
+    The numbers themselves are others: any stride scatters lines over the first ones as over all.
     """
-    number = line
-    for times in _SET_STEPS:
-        above = number >> _SET_BITS * times
-        number = number & (1 << _SET_BITS * times) - 1 ^ above ^ above << 4 * times
+    number, above = line & L1_SETS - 1, line >> _SET_BITS
+    for turned in _SET_TURNED:
+        number = number ^ turned * (above & 1)
+        above = above >> 1
+    number = number ^ scattered(above) & L1_SETS - 1
     for factor in _SET_FACTORS:
         number = number * factor & L1_SETS - 1
         number = number ^ number >> _SET_BITS // 2

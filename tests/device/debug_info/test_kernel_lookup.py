@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from memlab.device.compiler import compilation
 from memlab.device.compiler.compile import compile_kernel, compile_launch
 from memlab.device.compiler.diagnostics import CompileError
 from memlab.device.compiler.translation_unit import TranslationUnit
@@ -392,7 +393,7 @@ def test_deep_nesting_is_refused_in_one_line(source):
 
 
 @pytest.mark.parametrize("architecture", [(7, 5), (9, 0)])
-def test_signatures_are_read_where_nvrtc_refuses_debug_information(architecture):
+def test_signatures_are_read_where_nvrtc_refuses_debug_information(architecture, monkeypatch):
     source = """
     __global__ void dots(const int* x, unsigned* y, int n) {
       y[0] = __dp4a((unsigned)x[0], (unsigned)x[1], 2u) + __dp2a_lo(x[2], x[3], n);
@@ -406,6 +407,9 @@ def test_signatures_are_read_where_nvrtc_refuses_debug_information(architecture)
         ("y", "u32"),
         ("n", "i32"),
     ]
+    # The next time, nothing is compiled in vain first.
+    monkeypatch.setattr(compilation, "compile_source", pytest.fail)
+    assert signatures(TranslationUnit(source, "dots.cu", architecture)) == (found,)
 
 
 def test_other_compile_errors_are_unchanged():

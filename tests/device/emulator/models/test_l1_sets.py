@@ -88,11 +88,23 @@ def load_lines(
     return ~missed, caches.lines[0]["number"].ravel()
 
 
-def lines_of_one_set() -> NDArray[np.int64]:
-    lines = np.arange(1 << 15)
+def sets_of(lines: NDArray[np.int64]) -> NDArray[np.int64]:
     sets = np.empty_like(lines)
     cache_code.function("find_sets", 3)(lines.ctypes.data, len(lines), sets.ctypes.data)
-    return np.flatnonzero(sets == 100)[:8]
+    return sets
+
+
+def lines_of_one_set() -> NDArray[np.int64]:
+    return np.flatnonzero(sets_of(np.arange(1 << 15)) == 100)[:8]
+
+
+def test_lines_that_replace_each_other_are_of_one_set() -> None:
+    groups = [np.array(row["accesses"].split(), np.int64) for row in rows("lines")]
+
+    assert len(groups) > 12
+    assert all(len(set(sets_of(lines))) == 1 for lines in groups)
+    assert len({sets_of(lines)[0] for lines in groups}) > 12
+    assert sorted(sets_of(512 * 77 + np.arange(512))) == list(range(512))
 
 
 @pytest.mark.parametrize("access", KINDS)
