@@ -40,7 +40,7 @@ _WHOLE_LINE = (1 << _LINE_SECTORS) - 1
 _HASH_FACTORS = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53  # of MurmurHash3's finalizer (A. Appleby)
 _SET_BITS = 9
 L1_SETS = 1 << _SET_BITS
-"""Sets of an L1."""
+"""Sets of the L1 of an H200, which is assumed for other GPUs."""
 _SET_TURNED = (113, 27, 374, 329, 57, 481, 477, 238, 404, 141, 428, 244, 303, 130, 240, 277, 508)
 """Bits of a set's number that a line's bits from 9 to 25 turn, so that lines which replace each
 other in an H200 are of one set (docs/results/h200-replaced-lines.csv, `lines`). Higher bits were
