@@ -1,6 +1,7 @@
 """A picture and the file with its data: what is replaced, and what stays."""
 
 import io
+import itertools
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def other_pictures() -> list[bytes]:
     return [*pictures, b"<?xml version='1.0'?>" + drawing]
 
 
-@pytest.mark.parametrize("content", other_pictures())
+@pytest.mark.parametrize("content", other_pictures(), ids=itertools.count())
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_a_picture_of_someone_else_is_kept(tmp_path: Path, suffix: str, content: bytes) -> None:
     picture = tmp_path / f"a.{suffix}"
