@@ -107,7 +107,15 @@ def test_every_kernel_has_a_line_above() -> None:
     assert list(SMALL) == list(CATALOG)
 
 
-@pytest.mark.parametrize(("name", "sizes"), CASES, ids=str)
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        # It takes LLVM half a minute.
+        pytest.param(*case, marks=[pytest.mark.slow] * (case[0] == "wgmma-overlapped"))
+        for case in CASES
+    ],
+    ids=str,
+)
 def test_output_is_right_at_small_odd_sizes(name: str, sizes: dict[str, int | str]) -> None:
     verification = EMULATED.run(prepare(name, sizes), seed=1).verification
 
