@@ -2,22 +2,7 @@
 
 import numpy as np
 
-
-def _wide(array):
-    return np.asarray(array, np.float64)
-
-
-def _in_pieces(function, *arrays):
-    """What a function gives for all rows, of some at a time: its temporaries stay in the caches."""
-    rows = len(arrays[0])
-    step = max(1, (rows << 15) // arrays[0].size)
-    for start in range(0, rows, step):
-        piece = slice(start, start + step)
-        part = function(*(array[piece] for array in arrays))
-        if start == 0:
-            result = np.empty_like(part, shape=(rows, *part.shape[1:]))
-        result[piece] = part
-    return result
+from benchmarks.truth.by_numpy import doubles, in_pieces
 
 
 def first(a, *_):
@@ -25,7 +10,7 @@ def first(a, *_):
 
 
 def scaled(a, b, factor, *_):
-    return factor * _wide(a)
+    return factor * doubles(a)
 
 
 def add_bytes(a, b, out, n):
@@ -33,7 +18,7 @@ def add_bytes(a, b, out, n):
 
 
 def triad(a, b, c, factor, n):
-    return b + factor * _wide(c)
+    return b + factor * doubles(c)
 
 
 def axpy_double(a, x, y, n):
@@ -41,37 +26,37 @@ def axpy_double(a, x, y, n):
 
 
 def axpy_half2(x, y, a, n):
-    return a * _wide(x) + y
+    return a * doubles(x) + y
 
 
 def gelu(x, out, n):
     def of(some):
-        x = _wide(some)
+        x = doubles(some)
         return 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
 
-    return _in_pieces(of, x)
+    return in_pieces(of, x)
 
 
 def drift_structures(particles, dt, n):
-    result = _wide(particles)
+    result = doubles(particles)
     result[:, :3] += dt * result[:, 4:7]
     return result
 
 
 def adam(weight, gradient, mean, square, rate, n):
     def step(weight, gradient, mean, square):
-        m, s = 0.9 * _wide(mean) + 0.1 * gradient, 0.999 * _wide(square) + 0.001 * gradient**2
+        m, s = 0.9 * doubles(mean) + 0.1 * gradient, 0.999 * doubles(square) + 0.001 * gradient**2
         return np.stack([weight - rate * m / (np.sqrt(s) + 1e-8), m, s]).T
 
-    return tuple(_in_pieces(step, weight, gradient, mean, square).T)
+    return tuple(in_pieces(step, weight, gradient, mean, square).T)
 
 
 def total(a, start, n):
-    return start + _wide(a).sum()
+    return start + doubles(a).sum()
 
 
 def block_sums(a, out):
-    return _wide(a).reshape(out.size, -1).sum(axis=1)
+    return doubles(a).reshape(out.size, -1).sum(axis=1)
 
 
 def dot(a, b, start, n):
@@ -100,18 +85,18 @@ def histogram(values, bins, n):
 
 
 def smooth_1d(a, out, n):
-    sums = np.cumsum(np.pad(_wide(a), (5, 4)))
+    sums = np.cumsum(np.pad(doubles(a), (5, 4)))
     return (sums[9:] - sums[:-9]) / 9
 
 
 def jacobi_2d(a, out, width, height):
-    a, result = _wide(a), _wide(out)
+    a, result = doubles(a), doubles(out)
     result[1:-1, 1:-1] = (a[1:-1, :-2] + a[1:-1, 2:] + a[:-2, 1:-1] + a[2:, 1:-1]) / 4
     return result
 
 
 def heat_3d(a, out, nx, ny, nz, k):
-    a, result, inner = _wide(a), _wide(out), slice(1, -1)
+    a, result, inner = doubles(a), doubles(out), slice(1, -1)
     for z in range(1, nz - 1):
         here = a[z, inner, inner]
         around = a[z, inner, :-2] + a[z, inner, 2:] + a[z, :-2, inner] + a[z, 2:, inner]
@@ -121,7 +106,7 @@ def heat_3d(a, out, nx, ny, nz, k):
 
 
 def convolve_channels(image, weight, out, channels, width, height):
-    image, weight, result = _wide(image), _wide(weight), np.zeros(out.shape)
+    image, weight, result = doubles(image), doubles(weight), np.zeros(out.shape)
     for r in range(3):
         for q in range(3):
             part = image[:, r : r + height - 2, q : q + width - 2]
@@ -130,12 +115,12 @@ def convolve_channels(image, weight, out, channels, width, height):
 
 
 def csr(start, column, value, x, y, rows):
-    sums = np.concatenate([[0.0], np.cumsum(_wide(value) * x[column])])
+    sums = np.concatenate([[0.0], np.cumsum(doubles(value) * x[column])])
     return sums[start[1:]] - sums[start[:-1]]
 
 
 def ell(column, value, x, y, rows, width):
-    return (_wide(value) * x[column]).sum(axis=0)
+    return (doubles(value) * x[column]).sum(axis=0)
 
 
 def gather(index, table, out, n):
@@ -155,27 +140,27 @@ def lower_bound(table, query, out, size, n):
 
 
 def softmax(a, *_):
-    powers = np.exp(_wide(a) - a.max(axis=1, keepdims=True))
+    powers = np.exp(doubles(a) - a.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
 
 
 def layer_norm(a, gain, shift, out, columns):
-    a = _wide(a)
+    a = doubles(a)
     centred = a - a.mean(axis=1, keepdims=True)
     return centred / np.sqrt(a.var(axis=1, keepdims=True) + 1e-5) * gain + shift
 
 
 def attention_scores(q, k, out, length):
-    return 0.125 * _wide(q) @ _wide(k).transpose(0, 2, 1)
+    return 0.125 * doubles(q) @ doubles(k).transpose(0, 2, 1)
 
 
 def attention(q, k, v, out, length):
     def of_heads(q, k, v):
         scores = attention_scores(q, k, out, length)
         powers = np.exp(scores - scores.max(axis=2, keepdims=True))
-        return powers @ _wide(v) / powers.sum(axis=2, keepdims=True)
+        return powers @ doubles(v) / powers.sum(axis=2, keepdims=True)
 
-    return _in_pieces(of_heads, q, k, v)
+    return in_pieces(of_heads, q, k, v)
 
 
 def transpose(a, out, width, height):
@@ -191,24 +176,24 @@ def permute_reverse(a, out, *_):
 
 
 def fft_1024(a, out):
-    spectrum = np.fft.fft(_wide(a).view(complex).reshape(-1, 1024), axis=1)
+    spectrum = np.fft.fft(doubles(a).view(complex).reshape(-1, 1024), axis=1)
     return spectrum.reshape(-1, 1).view(float)
 
 
 def product(a, b, *_):
-    return _wide(a) @ _wide(b)
+    return doubles(a) @ doubles(b)
 
 
 def product_vector(a, x, y, rows, quads):
-    return _wide(a) @ _wide(x)
+    return doubles(a) @ doubles(x)
 
 
 def product_batched(a, b, c):
-    return _wide(a) @ _wide(b)
+    return doubles(a) @ doubles(b)
 
 
 def black_scholes(price, strike, call, put, n):
-    s, x = _wide(price), _wide(strike)
+    s, x = doubles(price), doubles(strike)
     d1 = (np.log(s / x) + (0.02 + 0.5 * 0.3**2) * 1.5) / (0.3 * 1.5**0.5)
     n1, n2, discounted = _normal(d1), _normal(d1 - 0.3 * 1.5**0.5), x * np.exp(-0.02 * 1.5)
     return s * n1 - discounted * n2, discounted * (1 - n2) - s * (1 - n1)
@@ -223,14 +208,14 @@ def _normal(x):
 
 
 def polynomial(a, out, n):
-    x, y = _wide(a), 1.0
+    x, y = doubles(a), 1.0
     for degree in range(1, 33):
         y = y * x + 1 / degree
     return y
 
 
 def gravity(body, out, n):
-    body, result = _wide(body), np.zeros((n, 4))
+    body, result = doubles(body), np.zeros((n, 4))
     place = body.T[:3].copy()
     for start in range(0, n, 256):
         apart = [axis - axis[start : start + 256, None] for axis in place]
@@ -282,12 +267,12 @@ def counts_of_bits(words, out, rounds, n):
         x, total = words, np.zeros_like(words)
         for _ in range(rounds):
             high, low = x >> 16, x & 0xFFFF
-            leading = 32 - np.frexp(_wide(x))[1]
+            leading = 32 - np.frexp(doubles(x))[1]
             total += ones[high] + ones[low] + leading.astype(np.uint32)
             x = (turned[low] << 16 | turned[high]) + total
         return total
 
-    return _in_pieces(of, words)
+    return in_pieces(of, words)
 
 
 def bytes_and_choices(a, b, out, rounds, n):
@@ -301,11 +286,11 @@ def bytes_and_choices(a, b, out, rounds, n):
             y = np.where(total > 0, np.maximum(y, x), y + np.int32(1))
         return total
 
-    return _in_pieces(of, a, b)
+    return in_pieces(of, a, b)
 
 
 def halves(x, out, n):
-    x, y = _wide(x), 1.0
+    x, y = doubles(x), 1.0
     for _ in range(32):
         y = y * x + 0.5
     return y * x + x

@@ -2,13 +2,11 @@
 
 import numpy as np
 
-
-def _wide(array):
-    return np.asarray(array, np.float64)
+from benchmarks.truth.by_numpy import doubles
 
 
 def norm_backward(x, gradient, scale, out):
-    x, wanted = _wide(x), _wide(gradient) * _wide(scale)
+    x, wanted = doubles(x), doubles(gradient) * doubles(scale)
     inverse = 1 / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
     normal = (x - x.mean(axis=1, keepdims=True)) * inverse
     along = (wanted * normal).mean(axis=1, keepdims=True)
@@ -16,7 +14,7 @@ def norm_backward(x, gradient, scale, out):
 
 
 def embed(token, table, out, scale):
-    return _wide(table)[token] * scale
+    return doubles(table)[token] * scale
 
 
 def _sigmoid(x):
@@ -24,16 +22,16 @@ def _sigmoid(x):
 
 
 def lstm_cell(gates, before, cell, hidden, units):
-    into, forget, candidate, out = np.moveaxis(_wide(gates), 1, 0)
+    into, forget, candidate, out = np.moveaxis(doubles(gates), 1, 0)
     state = _sigmoid(forget) * before + _sigmoid(into) * np.tanh(candidate)
     return {"cell": state, "hidden": _sigmoid(out) * np.tanh(state)}
 
 
 def attend_one(query, key, value, out):
-    score = np.einsum("hc,htc->ht", _wide(query), _wide(key)) / 8
+    score = np.einsum("hc,htc->ht", doubles(query), doubles(key)) / 8
     weight = np.exp(score - score.max(axis=1, keepdims=True))
     weight /= weight.sum(axis=1, keepdims=True)
-    return np.einsum("ht,htc->hc", weight, _wide(value))
+    return np.einsum("ht,htc->hc", weight, doubles(value))
 
 
 def top_four(rows, out):
@@ -41,21 +39,21 @@ def top_four(rows, out):
 
 
 def filter_signal(signal, taps, out, n):
-    padded = np.pad(_wide(signal), 16)
+    padded = np.pad(doubles(signal), 16)
     return sum(taps[t] * padded[t : t + n] for t in range(33))
 
 
 def ell_product(column, value, x, y, rows):
-    return (_wide(value) * _wide(x)[column]).sum(axis=0)
+    return (doubles(value) * doubles(x)[column]).sum(axis=0)
 
 
 def rows_by_warps(column, value, x, y):
-    return (_wide(value) * _wide(x)[column]).sum(axis=1)
+    return (doubles(value) * doubles(x)[column]).sum(axis=1)
 
 
 def twiddle_transpose(array, out, n):
     index = np.arange(n, dtype=np.int64)
-    wide = _wide(array)
+    wide = doubles(array)
     factor = np.exp(-2j * np.pi * np.outer(index, index) / n**2)
     turned = ((wide[..., 0] + 1j * wide[..., 1]) * factor).T
     return np.stack([turned.real, turned.imag], axis=-1)
@@ -71,7 +69,7 @@ def smooth_3d(array, out, n):
 
 
 def products_32(a, b, out):
-    return _wide(a) @ _wide(b)
+    return doubles(a) @ doubles(b)
 
 
 def count_private(values, bins, n):

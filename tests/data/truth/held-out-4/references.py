@@ -2,22 +2,7 @@
 
 import numpy as np
 
-
-def _wide(array):
-    return np.asarray(array, np.float64)
-
-
-def _in_pieces(function, *arrays):
-    """What a function gives for all rows, of some at a time: its temporaries stay in the caches."""
-    rows = len(arrays[0])
-    step = max(1, (rows << 15) // arrays[0].size)
-    for start in range(0, rows, step):
-        piece = slice(start, start + step)
-        part = function(*(array[piece] for array in arrays))
-        if start == 0:
-            result = np.empty_like(part, shape=(rows, *part.shape[1:]))
-        result[piece] = part
-    return result
+from benchmarks.truth.by_numpy import doubles, in_pieces
 
 
 def sum_pairs(array, out, n):
@@ -26,7 +11,7 @@ def sum_pairs(array, out, n):
 
 def sum_last_block(array, partial, ended, total, n):
     # Block b adds the elements at b * 256 + 128 pairs, each 256 * 64 apart.
-    of_block = _wide(array).reshape(-1, 64, 256).sum(axis=(0, 2))
+    of_block = doubles(array).reshape(-1, 64, 256).sum(axis=(0, 2))
     return {"partial": of_block, "ended": [64], "total": [of_block.sum()]}
 
 
@@ -36,12 +21,12 @@ def scan_fours(array, out):
 
 
 def _filtered(image):
-    padded = np.pad(_wide(image), ((0, 0), (8, 8)))
+    padded = np.pad(doubles(image), ((0, 0), (8, 8)))
     return sum((16 - k) * padded[:, k : k + image.shape[1]] for k in range(17))
 
 
 def filter_rows(image, out, width):
-    return _in_pieces(_filtered, image)
+    return in_pieces(_filtered, image)
 
 
 def filter_columns(image, out, width, height):
@@ -55,7 +40,7 @@ def count_bytes(array, partial):
 
 def option_trees(price, strike, value):
     node = np.exp(0.0066 * (2.0 * np.arange(2049) - 2048))
-    call = np.maximum(np.outer(price, node) - _wide(strike)[:, None], 0)
+    call = np.maximum(np.outer(price, node) - doubles(strike)[:, None], 0)
     # Steps are linear: 2048 of them weigh the last values by as many terms of a binomial.
     weight = np.ones(1)
     for _ in range(2048):
@@ -65,8 +50,8 @@ def option_trees(price, strike, value):
 
 def simulate_calls(option, sample, result, paths):
     rows = []
-    for price, strike, drift, volatility in _wide(option):
-        payoff = np.maximum(price * np.exp(drift + volatility * _wide(sample)) - strike, 0)
+    for price, strike, drift, volatility in doubles(option):
+        payoff = np.maximum(price * np.exp(drift + volatility * doubles(sample)) - strike, 0)
         rows.append([payoff.mean(), (payoff**2).mean()])
     return np.array(rows)
 
@@ -77,17 +62,17 @@ def sobol_points(points, direction, out):
     word = np.zeros((100, points), np.uint32)
     for bit in range(17):
         word ^= np.where(gray >> bit & 1, direction[:, bit, None], np.uint32(0))
-    return _wide(word) / 2**32
+    return doubles(word) / 2**32
 
 
 def cosine_8x8(image, out, width):
     matrix = np.arange(64.0).reshape(8, 8)
-    blocks = (_wide(image) - 128).reshape(64, 8, 64, 8)
+    blocks = (doubles(image) - 128).reshape(64, 8, 64, 8)
     return np.einsum("uy,aybx,vx->aubv", matrix, blocks, matrix).reshape(512, 512)
 
 
 def edges(image, out, width, height):
-    p = _wide(image)
+    p = doubles(image)
     across = p[:, 2:] - p[:, :-2]
     across = across[:-2] + 2 * across[1:-1] + across[2:]
     along = p[2:] - p[:-2]
@@ -106,11 +91,11 @@ def resample(image, out, width, height, wide, high, scale):
                 matrix[i, int(np.clip(whole + k - 1, 0, size - 1))] += weight / 6
         return matrix
 
-    return weights(high, height) @ _wide(image) @ weights(wide, width).T
+    return weights(high, height) @ doubles(image) @ weights(wide, width).T
 
 
 def inner_products(a, b, out, vectors, length):
-    return (_wide(a) * _wide(b)).sum(axis=1)
+    return (doubles(a) * doubles(b)).sum(axis=1)
 
 
 def sum_along_rows(image, out):
@@ -126,70 +111,70 @@ def sort_network(key, value, key_out, value_out):
 
 
 def token_position(out, token, words, positions, batches, times, channels):
-    return (words[token].reshape(batches, -1) + _wide(positions).reshape(-1)).reshape(out.shape)
+    return (words[token].reshape(batches, -1) + doubles(positions).reshape(-1)).reshape(out.shape)
 
 
 def norm_rows(out, means, scales, x, weight, bias, rows, channels):
-    x = _wide(x)
+    x = doubles(x)
     mean, scale = x.mean(axis=1), 1 / np.sqrt(x.var(axis=1) + 1e-5)
     normal = scale[:, None] * (x - mean[:, None]) * weight + bias
     return {"out": normal, "means": mean, "scales": scale}
 
 
 def norm_gradients(weight, bias, gradient, x, means, scales, rows, channels):
-    normal = (_wide(x) - means[:, None]) * scales[:, None]
+    normal = (doubles(x) - means[:, None]) * scales[:, None]
     summed = (normal * gradient).sum(axis=0)
-    return {"weight_gradient": summed, "bias_gradient": _wide(gradient).sum(axis=0)}
+    return {"weight_gradient": summed, "bias_gradient": doubles(gradient).sum(axis=0)}
 
 
 def softmax_causal(out, scale, x, heads, times):
     def of_rows(x, row):
         shown = np.arange(times) <= row[:, None]
-        weight = np.where(shown, np.exp(scale * _wide(x)), 0)
+        weight = np.where(shown, np.exp(scale * doubles(x)), 0)
         return weight / weight.sum(axis=1, keepdims=True)
 
-    return _in_pieces(of_rows, x, np.arange(heads * times) % times)
+    return in_pieces(of_rows, x, np.arange(heads * times) % times)
 
 
 def loss_gradient(out, above, probability, target, rows, words):
-    wanted = _wide(probability)
+    wanted = doubles(probability)
     wanted[np.arange(rows), target] -= 1
     return wanted * above[:, None]
 
 
 def bias_gradient(out, gradient, rows, columns):
-    return _wide(gradient).sum(axis=0)
+    return doubles(gradient).sum(axis=0)
 
 
 def rms_rows(x, out, columns, eps):
-    x = _wide(x)
+    x = doubles(x)
     return x / np.sqrt((x**2).mean(axis=1, keepdims=True) + eps)
 
 
 def rotary_angles(x, out, position, size, heads, base):
-    power = _wide(base) ** (-np.arange(0, size, 2) / size)
+    power = doubles(base) ** (-np.arange(0, size, 2) / size)
     theta = np.repeat(position, heads)[:, None] * power
-    a, b = _wide(x[:, : size // 2]), _wide(x[:, size // 2 :])
+    a, b = doubles(x[:, : size // 2]), doubles(x[:, size // 2 :])
     cosine, sine = np.cos(theta), np.sin(theta)
     return np.concatenate([a * cosine - b * sine, a * sine + b * cosine], axis=1)
 
 
 def _halves(array):
-    return _wide(np.ascontiguousarray(array).view(np.float16))
+    return doubles(np.ascontiguousarray(array).view(np.float16))
 
 
 def product_packed(weight, x, out, blocks):
     scale, shift = np.moveaxis(_halves(x[:, :4]), 1, 0)
-    given = _wide(x[:, 4:].view(np.int8))
+    given = doubles(x[:, 4:].view(np.int8))
 
     def of_rows(weight):
         packed = weight[..., 2:]
-        values = _wide(np.concatenate([packed & 15, packed >> 4], axis=-1))
+        values = doubles(np.concatenate([packed & 15, packed >> 4], axis=-1))
         inner = np.einsum("rbk,bk->rb", values, given)
         # Two threads share a block, and each subtracts half of the shift.
         return (_halves(weight[..., :2])[..., 0] * (inner * scale - 8 * shift)).sum(axis=1)
 
-    return _in_pieces(of_rows, weight)
+    return in_pieces(of_rows, weight)
 
 
 def unpack(packed, out, n):
@@ -198,17 +183,17 @@ def unpack(packed, out, n):
 
 def gelu_gradient(out, x, above, n):
     def of(x, above):
-        x = _wide(x)
+        x = doubles(x)
         tangent = np.tanh(0.7978845608 * (x + 0.044715 * x * x * x))
         slope = 0.7978845608 * (1 + 3 * 0.044715 * x**2) * (1 - tangent**2)
         return (0.5 * (1 + tangent) + 0.5 * x * slope) * above
 
-    return _in_pieces(of, x, above)
+    return in_pieces(of, x, above)
 
 
 def decode_part(query, key, value, out, state, tokens):
-    key, value = (_wide(array).reshape(8, 8, -1, 128) for array in (key, value))
-    score = np.einsum("ghc,gptc->ghpt", _wide(query).reshape(8, 4, 128), key) / np.sqrt(128)
+    key, value = (doubles(array).reshape(8, 8, -1, 128) for array in (key, value))
+    score = np.einsum("ghc,gptc->ghpt", doubles(query).reshape(8, 4, 128), key) / np.sqrt(128)
     most = score.max(axis=-1)
     weight = np.exp(score - most[..., None])
     total = weight.sum(axis=-1)
@@ -219,15 +204,15 @@ def decode_part(query, key, value, out, state, tokens):
 
 def attend_tiles(query, key, value, out, times):
     def of_heads(query, key, value):
-        score = _wide(query) @ _wide(key).transpose(0, 2, 1) / 8
+        score = doubles(query) @ doubles(key).transpose(0, 2, 1) / 8
         weight = np.exp(score - score.max(axis=-1, keepdims=True))
-        return weight @ _wide(value) / weight.sum(axis=-1, keepdims=True)
+        return weight @ doubles(value) / weight.sum(axis=-1, keepdims=True)
 
-    return _in_pieces(of_heads, query, key, value)
+    return in_pieces(of_heads, query, key, value)
 
 
 def heat_pyramid(steps, power, before, out, columns, rows, border, capacity, rx, ry, rz):
-    now = _wide(before)
+    now = doubles(before)
     for _ in range(steps):
         p = np.pad(now, 1, mode="edge")
         along = (p[2:, 1:-1] + p[:-2, 1:-1] - 2 * now) * ry
@@ -257,7 +242,7 @@ def align_diagonal(similar, table, columns, penalty, diagonal):
 
 
 def diffusion_factors(image, east, west, north, south, factor, columns, rows, q0):
-    c = _wide(image)
+    c = doubles(image)
     p = np.pad(c, 1, mode="edge")
     n, s = p[:-2, 1:-1] - c, p[2:, 1:-1] - c
     w, e = p[1:-1, :-2] - c, p[1:-1, 2:] - c
@@ -268,7 +253,7 @@ def diffusion_factors(image, east, west, north, south, factor, columns, rows, q0
 
 
 def lu_inner(m, size, offset):
-    result = _wide(m).copy()
+    result = doubles(m).copy()
     result[16:, 16:] -= result[16:, :16] @ result[:16, 16:]
     return result
 
@@ -284,7 +269,7 @@ def expand_frontier(vertex, edge, frontier, reached, visited, cost, n):
 
 
 def layer_forward(given, products, partial, units):
-    result = _wide(products).copy()
+    result = doubles(products).copy()
     weight = (result[1:, 1:] * given[1:, None]).reshape(-1, 16, 16)
     for power in (2, 4, 8, 16):
         weight[:, ::power] += weight[:, power // 2 :: power]
@@ -293,64 +278,64 @@ def layer_forward(given, products, partial, units):
 
 
 def layer_adjust(delta, units, value, weight, before):
-    weight, before = _wide(weight).copy(), _wide(before).copy()
-    step = 0.3 * np.outer(value[1:], _wide(delta)[1:]) + 0.3 * before[1:, 1:]
+    weight, before = doubles(weight).copy(), doubles(before).copy()
+    step = 0.3 * np.outer(value[1:], doubles(delta)[1:]) + 0.3 * before[1:, 1:]
     weight[1:, 1:] += step
     before[1:, 1:] = step
     return {"weight": weight, "before": before}
 
 
 def eliminate(factor, a, b, size, step):
-    a, b = _wide(a).copy(), _wide(b).copy()
+    a, b = doubles(a).copy(), doubles(b).copy()
     a[1:] -= factor[1:, :1] * a[:1]
     b[1:] -= factor[1:, 0] * b[0]
     return {"a": a, "b": b}
 
 
 def assign_clusters(feature, centre, cluster, points, features, clusters):
-    distance = [((_wide(feature) - row[:, None]) ** 2).sum(axis=0) for row in centre]
+    distance = [((doubles(feature) - row[:, None]) ** 2).sum(axis=0) for row in centre]
     return np.argmin(distance, axis=0)
 
 
 def distances(place, distance, n, x, y):
-    return np.hypot(x - _wide(place)[:, 0], y - _wide(place)[:, 1])
+    return np.hypot(x - doubles(place)[:, 0], y - doubles(place)[:, 1])
 
 
 def gain_of_centre(n, dimensions, centre, x, weight, cost, lower):
-    distance = ((_wide(x) - x[:, centre, None]) ** 2).sum(axis=0)
+    distance = ((doubles(x) - x[:, centre, None]) ** 2).sum(axis=0)
     return np.minimum(distance * weight - cost, 0)
 
 
 def rows_by_threads(a, x, out, rows, columns):
-    return _wide(a) @ x
+    return doubles(a) @ x
 
 
 def correlate(out, data, columns, rows):
-    result = _wide(data).T @ _wide(data)
+    result = doubles(data).T @ doubles(data)
     result[np.diag_indices(columns)] = 1
     result[-1, -1] = 0
     return result
 
 
 def field_step(ex, ey, hz, nx, ny):
-    return hz - 0.7 * (np.diff(_wide(ex), axis=1) + np.diff(_wide(ey), axis=0))
+    return hz - 0.7 * (np.diff(doubles(ex), axis=1) + np.diff(doubles(ey), axis=0))
 
 
 def column_length(a, r, k, rows, columns):
-    result = _wide(r).copy()
-    result[k, k] = np.sqrt((_wide(a)[:, k] ** 2).sum())
+    result = doubles(r).copy()
+    result[k, k] = np.sqrt((doubles(a)[:, k] ** 2).sum())
     return result
 
 
 def project_columns(a, r, q, k, rows, columns):
-    a, r = _wide(a).copy(), _wide(r).copy()
-    r[k, k + 1 :] = _wide(q)[:, k] @ a[:, k + 1 :]
+    a, r = doubles(a).copy(), doubles(r).copy()
+    r[k, k + 1 :] = doubles(q)[:, k] @ a[:, k + 1 :]
     a[:, k + 1 :] -= np.outer(q[:, k], r[k, k + 1 :])
     return {"a": a, "r": r}
 
 
 def rank_update(alpha, beta, a, c, n, m):
-    return beta * _wide(c) + alpha * (_wide(a) @ _wide(a).T)
+    return beta * doubles(c) + alpha * (doubles(a) @ doubles(a).T)
 
 
 def stencil_plane(a, b, i, nj, nk):
@@ -359,16 +344,16 @@ def stencil_plane(a, b, i, nj, nk):
         *((10, 1, 1, -1), (-3, 0, -1, 0), (6, 0, 0, 0), (-9, 0, 1, 0), (2, -1, -1, 1)),
         (4, 1, 1, 1),
     ]
-    result = _wide(b).copy()
+    result = doubles(b).copy()
     for factor, di, dj, dk in terms:
         part = a[i + di, 1 + dj : nj - 1 + dj, 1 + dk : nk - 1 + dk]
-        result[i, 1 : nj - 1, 1 : nk - 1] += factor * _wide(part)
+        result[i, 1 : nj - 1, 1 : nk - 1] += factor * doubles(part)
     return result
 
 
 def columns_by_threads(a, r, s, rows, columns):
-    return _wide(r) @ _wide(a)
+    return doubles(r) @ doubles(a)
 
 
 def product(m, n, k, alpha, a, b, beta, c):
-    return alpha * (_wide(a) @ _wide(b)) + beta * _wide(c)
+    return alpha * (doubles(a) @ doubles(b)) + beta * doubles(c)

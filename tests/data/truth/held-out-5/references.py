@@ -2,34 +2,19 @@
 
 import numpy as np
 
-
-def _wide(array):
-    return np.asarray(array, np.float64)
-
-
-def _in_pieces(function, *arrays):
-    """What a function gives for all rows, of some at a time: its temporaries stay in the caches."""
-    rows = len(arrays[0])
-    step = max(1, (rows << 15) // arrays[0].size)
-    for start in range(0, rows, step):
-        piece = slice(start, start + step)
-        part = function(*(array[piece] for array in arrays))
-        if start == 0:
-            result = np.empty_like(part, shape=(rows, *part.shape[1:]))
-        result[piece] = part
-    return result
+from benchmarks.truth.by_numpy import doubles, in_pieces
 
 
 def silu_and_multiply(out, x, size):
     def of_rows(x):
-        a, b = _wide(x[:, :size]), _wide(x[:, size:])
+        a, b = doubles(x[:, :size]), doubles(x[:, size:])
         return a / (1 + np.exp(-a)) * b
 
-    return _in_pieces(of_rows, x)
+    return in_pieces(of_rows, x)
 
 
 def rotate_cached(position, query, cache, heads, size):
-    row, x = _wide(cache)[position][:, None], _wide(query)
+    row, x = doubles(cache)[position][:, None], doubles(query)
     half = size // 2
     c, s, a, b = row[..., :half], row[..., half:], x[..., :half], x[..., half:]
     return np.concatenate([a * c - b * s, b * c + a * s], axis=-1)
@@ -39,15 +24,15 @@ def attend_pages(out, query, keys, values, tables, tokens, pages, scale):
     result = np.zeros(query.shape)
     for sequence, table in enumerate(tables):
         for head in range(32):
-            own = [_wide(a[table, head]).reshape(-1, 128)[:tokens] for a in (keys, values)]
-            logits = scale * (own[0] @ _wide(query[sequence, head]))
+            own = [doubles(a[table, head]).reshape(-1, 128)[:tokens] for a in (keys, values)]
+            logits = scale * (own[0] @ doubles(query[sequence, head]))
             weight = np.exp(logits - logits.max())
             result[sequence, head] = weight @ own[1] / weight.sum()
     return result
 
 
 def route_tokens(logits, weight, expert, tokens):
-    share = np.exp(_wide(logits))
+    share = np.exp(doubles(logits))
     share /= share.sum(axis=1, keepdims=True)
     order = np.argsort(-share, axis=1)[:, :8]
     return {"weight": np.take_along_axis(share, order, axis=1), "expert": order}
@@ -55,46 +40,46 @@ def route_tokens(logits, weight, expert, tokens):
 
 def product_four_bits(vector, weight, out, scale, zero, height, width):
     four = np.stack([weight >> 4 * i & 15 for i in range(8)], axis=1).reshape(-1, width)
-    return _wide(vector) @ (_wide(scale) * four - _wide(zero))
+    return doubles(vector) @ (doubles(scale) * four - doubles(zero))
 
 
 def decay_scan(times, channels, decay, bonus, key, value, out):
     p, q, result = 0.0, 0.0, np.zeros(key.shape)
-    fade = np.exp(-np.exp(_wide(decay)))
+    fade = np.exp(-np.exp(doubles(decay)))
     for t in range(times):
-        k, v = np.exp(_wide(key[:, t])), _wide(value[:, t])
-        now = k * np.exp(_wide(bonus))
+        k, v = np.exp(doubles(key[:, t])), doubles(value[:, t])
+        now = k * np.exp(doubles(bonus))
         result[:, t] = (p + now * v) / (q + now)
         p, q = fade * p + k * v, fade * q + k
     return result
 
 
 def select_scan(u, delta, a, b, c, out, channels, times):
-    rates, result = _wide(a).T.copy(), np.zeros(u.shape)
+    rates, result = doubles(a).T.copy(), np.zeros(u.shape)
     for sequence in range(len(u)):
         state = np.zeros(rates.shape)
         for t in range(times):
-            d, given = _wide(delta[sequence, t]), _wide(u[sequence, t])
+            d, given = doubles(delta[sequence, t]), doubles(u[sequence, t])
             state *= np.exp(d * rates)
             state += np.outer(b[sequence, t], given * d)
-            result[sequence, t] = _wide(c[sequence, t]) @ state
+            result[sequence, t] = doubles(c[sequence, t]) @ state
     return result
 
 
 def adam_step(parameter, gradient, m, v, n, rate, beta1, beta2, c1, c2, eps, decay):
     def of(parameter, gradient, m, v):
-        g, first = _wide(gradient), _wide(parameter)
-        a = beta1 * _wide(m) + (1 - beta1) * g
-        b = beta2 * _wide(v) + (1 - beta2) * g * g
+        g, first = doubles(gradient), doubles(parameter)
+        a = beta1 * doubles(m) + (1 - beta1) * g
+        b = beta2 * doubles(v) + (1 - beta2) * g * g
         step = a / c1 / (np.sqrt(b / c2) + eps) + decay * first
         return np.stack([first - rate * step, a, b]).T
 
-    changed = _in_pieces(of, parameter, gradient, m, v).T
+    changed = in_pieces(of, parameter, gradient, m, v).T
     return dict(zip(("parameter", "m", "v"), changed, strict=True))
 
 
 def group_norm(x, weight, bias, out, channels, groups, pixels):
-    rows = _wide(x).reshape(-1, channels // groups * pixels)
+    rows = doubles(x).reshape(-1, channels // groups * pixels)
     rows = (rows - rows.mean(axis=1, keepdims=True)) / np.sqrt(
         rows.var(axis=1, keepdims=True) + 1e-5
     )
@@ -103,8 +88,8 @@ def group_norm(x, weight, bias, out, channels, groups, pixels):
 
 
 def convolve_depthwise(x, weight, out, n, channels, side):
-    padded = np.pad(_wide(x), ((0, 0), (0, 0), (1, 1), (1, 1)))
-    taps = _wide(weight).reshape(channels, 3, 3)
+    padded = np.pad(doubles(x), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    taps = doubles(weight).reshape(channels, 3, 3)
     return sum(
         padded[..., dy : dy + side, dx : dx + side] * taps[:, dy, dx, None, None]
         for dy in range(3)
@@ -143,14 +128,14 @@ def quantize_tokens(x, out, scales, size):
 
 
 def sum_bags(index, table, out, bags, size):
-    return sum(_wide(table[index[:, k]]) for k in range(32))
+    return sum(doubles(table[index[:, k]]) for k in range(32))
 
 
 def ball_query(n, m, radius, centres, clouds, found):
     result = np.zeros(found.shape, np.int32)
     limit = np.float32(radius) * np.float32(radius)
     for cloud, (some, points) in enumerate(zip(centres, clouds, strict=True)):
-        apart = (_wide(some)[:, None, axis] - _wide(points)[:, axis] for axis in range(3))
+        apart = (doubles(some)[:, None, axis] - doubles(points)[:, axis] for axis in range(3))
         distance = sum(each * each for each in apart)
         for centre, near in enumerate(distance < limit):
             places = np.flatnonzero(near)[:32]
@@ -161,7 +146,7 @@ def ball_query(n, m, radius, centres, clouds, found):
 
 
 def overlaps(n, limit, boxes, mask):
-    b = _wide(boxes)
+    b = doubles(boxes)
     size = 1.0
     for low, high in (b[:, [0, 2]].T, b[:, [1, 3]].T):
         size *= np.maximum(np.minimum(high[:, None], high) - np.maximum(low[:, None], low), 0)
@@ -173,7 +158,7 @@ def overlaps(n, limit, boxes, mask):
 
 
 def smooth_bilateral(image, out, width, height, space, span):
-    own, padded = _wide(image), np.pad(_wide(image), 4, mode="edge")
+    own, padded = doubles(image), np.pad(doubles(image), 4, mode="edge")
     total = weights = 0.0
     for dy in range(-4, 5):
         for dx in range(-4, 5):
@@ -211,11 +196,11 @@ def flood_seeds(seed, out, side, step):
 
 
 def blend_rays(density, colour, out, rays, steps, length):
-    alpha = 1 - np.exp(-_wide(density) * length)
+    alpha = 1 - np.exp(-doubles(density) * length)
     left = np.cumprod(1 - alpha, axis=1)
     before = np.concatenate([np.ones((rays, 1)), left[:, :-1]], axis=1)
     weight = alpha * before * (before >= 1e-4)
-    return np.einsum("rs,rsc->rc", weight, _wide(colour))
+    return np.einsum("rs,rsc->rc", weight, doubles(colour))
 
 
 def sha256_blocks(message, out, n):
@@ -303,7 +288,7 @@ def count_digits(key, count, n, shift):
 def lattice_step(before, after, side, omega):
     ways = [(0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 1), (-1, -1), (1, -1)]
     f = np.stack(
-        [np.roll(_wide(p), (y, x), (0, 1)) for p, (x, y) in zip(before, ways, strict=True)]
+        [np.roll(doubles(p), (y, x), (0, 1)) for p, (x, y) in zip(before, ways, strict=True)]
     )
     rho = f.sum(axis=0)
     u, v = (np.tensordot([way[axis] for way in ways], f, 1) / rho for axis in (0, 1))
@@ -316,7 +301,7 @@ def lattice_step(before, after, side, omega):
 
 
 def reduce_tridiagonal(lower, middle, upper, right, out):
-    a, b, c, d = (_wide(x).T.copy() for x in (lower, middle, upper, right))
+    a, b, c, d = (doubles(x).T.copy() for x in (lower, middle, upper, right))
     for i in range(1, 256):
         share = a[i] / b[i - 1]
         b[i] -= share * c[i - 1]
@@ -329,7 +314,7 @@ def reduce_tridiagonal(lower, middle, upper, right, out):
 
 
 def factor_blocks(matrix):
-    return np.linalg.cholesky(_wide(matrix))
+    return np.linalg.cholesky(doubles(matrix))
 
 
 def search_motion(current, before, out, width):
@@ -343,16 +328,16 @@ def search_motion(current, before, out, width):
 
 
 def multiply_links(a, b, c, sites):
-    right = _wide(b).view(complex).reshape(4, 3, 3)
+    right = doubles(b).view(complex).reshape(4, 3, 3)
 
     def of_sites(a):
-        left = _wide(a).view(complex).reshape(-1, 4, 3, 3)
+        left = doubles(a).view(complex).reshape(-1, 4, 3, 3)
         product = np.empty_like(left)
         for way in range(4):
             product[:, way] = (left[:, way].reshape(-1, 3) @ right[way]).reshape(-1, 3, 3)
         return product.view(float).reshape(a.shape)
 
-    return _in_pieces(of_sites, a)
+    return in_pieces(of_sites, a)
 
 
 def dot_parts(a, b, total, n):
@@ -360,28 +345,28 @@ def dot_parts(a, b, total, n):
 
 
 def relax_red(u, right, side, h2):
-    new = _wide(u)
+    new = doubles(u)
     y, x = np.indices((side, side))[:, 1:-1, 1:-1]
     near = new[1:-1, :-2] + new[1:-1, 2:] + new[:-2, 1:-1] + new[2:, 1:-1]
-    relaxed = 0.25 * (near - h2 * _wide(right)[1:-1, 1:-1])
+    relaxed = 0.25 * (near - h2 * doubles(right)[1:-1, 1:-1])
     new[1:-1, 1:-1] = np.where((x + y) % 2 == 0, relaxed, new[1:-1, 1:-1])
     return new
 
 
 def restrict_grid(fine, coarse, side):
-    return _wide(fine).reshape(side, 2, side, 2, side, 2).mean(axis=(1, 3, 5))
+    return doubles(fine).reshape(side, 2, side, 2, side, 2).mean(axis=(1, 3, 5))
 
 
 def multiply_entries(row, column, value, x, y, n):
-    return np.bincount(row, _wide(value) * x[column], len(y))
+    return np.bincount(row, doubles(value) * x[column], len(y))
 
 
 def sample_products(row, column, a, b, out, n, size):
-    return (_wide(a)[row] * _wide(b)[column]).sum(axis=1)
+    return (doubles(a)[row] * doubles(b)[column]).sum(axis=1)
 
 
 def transform_haar(rows, out, width):
-    result, left = np.zeros(rows.shape), _wide(rows)
+    result, left = np.zeros(rows.shape), doubles(rows)
     while left.shape[1] > 1:
         half = left.shape[1] // 2
         result[:, half : 2 * half] = (left[:, ::2] - left[:, 1::2]) / np.sqrt(2)

@@ -4,6 +4,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from benchmarks.truth.by_numpy import doubles, in_pieces
+
 NF4 = np.array(
     [
         *(-1.0, -0.69619280, -0.52507305, -0.39491749, -0.28444138, -0.18477343),
@@ -13,43 +15,26 @@ NF4 = np.array(
 )
 
 
-def _wide(array):
-    return np.asarray(array, np.float64)
-
-
-def _in_pieces(function, *arrays):
-    """What a function gives for all rows, of some at a time: its temporaries stay in the caches."""
-    rows = len(arrays[0])
-    step = max(1, (rows << 15) // arrays[0].size)
-    for start in range(0, rows, step):
-        piece = slice(start, start + step)
-        part = function(*(array[piece] for array in arrays))
-        if start == 0:
-            result = np.empty_like(part, shape=(rows, *part.shape[1:]))
-        result[piece] = part
-    return result
-
-
 def _fused(a, b, c):
     """`a * b + c` of float32s, rounded once."""
-    return np.float32(_wide(a) * _wide(b) + _wide(c))
+    return np.float32(doubles(a) * doubles(b) + doubles(c))
 
 
 def gemv_int8(weight, x, w_scale, x_scale, y, rows, cols16):
-    return (_wide(weight) @ _wide(x)) * _wide(w_scale) * x_scale
+    return (doubles(weight) @ doubles(x)) * doubles(w_scale) * x_scale
 
 
 def gemv_q4_blocks(weight, x, y, rows, blocks):
     packed = weight.reshape(rows, blocks, 18)
-    scale = _wide(np.ascontiguousarray(packed[..., :2]).view(np.float16))
+    scale = doubles(np.ascontiguousarray(packed[..., :2]).view(np.float16))
     q = packed[..., 2:].astype(np.int64)
     values = np.concatenate([(q & 15) - 8, (q >> 4) - 8], axis=-1)
-    return (scale * values).reshape(rows, -1) @ _wide(x)
+    return (scale * values).reshape(rows, -1) @ doubles(x)
 
 
 def dequantize_nf4(packed, absmax, out, words):
     four = np.stack([packed >> 4 * k & 15 for k in range(8)], axis=1)
-    return (NF4[four].reshape(-1, 64) * _wide(absmax)[:, None]).reshape(out.shape)
+    return (NF4[four].reshape(-1, 64) * doubles(absmax)[:, None]).reshape(out.shape)
 
 
 def reshape_and_cache(key, value, keys, values, slots, heads, size):
@@ -78,19 +63,19 @@ def align_experts(ids, ordered, tile_expert, total, n, tile):
 
 def apply_penalties(logits, counts, in_prompt, repetition, frequency, presence, temperature, vocab):
     def of_rows(logits, counts, in_prompt, r, frequency, presence, temperature):
-        x, r = _wide(logits), _wide(r)[:, None]
+        x, r = doubles(logits), doubles(r)[:, None]
         seen = (counts > 0) | in_prompt.astype(bool)
         x = np.where(seen, np.where(x > 0, x / r, x * r), x)
-        x = x - _wide(frequency)[:, None] * counts - _wide(presence)[:, None] * (counts > 0)
-        return x / _wide(temperature)[:, None]
+        x = x - doubles(frequency)[:, None] * counts - doubles(presence)[:, None] * (counts > 0)
+        return x / doubles(temperature)[:, None]
 
-    return _in_pieces(
+    return in_pieces(
         of_rows, logits, counts, in_prompt, repetition, frequency, presence, temperature
     )
 
 
 def sample_inverse(probs, uniform, sampled, vocab):
-    above = np.cumsum(_wide(probs), axis=1) > _wide(uniform)[:, None]
+    above = np.cumsum(doubles(probs), axis=1) > doubles(uniform)[:, None]
     return np.where(above.any(axis=1), above.argmax(axis=1), vocab - 1)
 
 
@@ -99,41 +84,41 @@ def radix_select(x, kth, width, k):
 
 
 def combine_splits(partial, lse, out, splits, size):
-    weight = np.exp(_wide(lse) - _wide(lse).max(axis=1, keepdims=True))
+    weight = np.exp(doubles(lse) - doubles(lse).max(axis=1, keepdims=True))
     weight /= weight.sum(axis=1, keepdims=True)
-    return (weight[..., None] * _wide(partial)).sum(axis=1)
+    return (weight[..., None] * doubles(partial)).sum(axis=1)
 
 
 def norm_heads(qkv, weight, heads, eps):
     def of_rows(qkv):
-        x = _wide(qkv)
-        return x / np.sqrt((x * x).mean(axis=1, keepdims=True) + eps) * _wide(weight)
+        x = doubles(qkv)
+        return x / np.sqrt((x * x).mean(axis=1, keepdims=True) + eps) * doubles(weight)
 
-    return _in_pieces(of_rows, qkv)
+    return in_pieces(of_rows, qkv)
 
 
 def softmax_masked(out, x, mask, scale, rows):
     def of_rows(x, mask):
-        logits = np.where(mask, -10000.0, scale * _wide(x))
+        logits = np.where(mask, -10000.0, scale * doubles(x))
         share = np.exp(logits - logits.max(axis=1, keepdims=True))
         return share / share.sum(axis=1, keepdims=True)
 
-    return _in_pieces(of_rows, x, mask)
+    return in_pieces(of_rows, x, mask)
 
 
 def scores_causal(q, k, out, n, scale):
     tile = np.arange(n) // 64
 
     def of_heads(q, k, out):
-        scores = scale * _wide(q) @ _wide(k).transpose(0, 2, 1)
+        scores = scale * doubles(q) @ doubles(k).transpose(0, 2, 1)
         np.copyto(scores, out, where=tile[:, None] < tile)
         return scores
 
-    return _in_pieces(of_heads, q, k, out)
+    return in_pieces(of_heads, q, k, out)
 
 
 def product_three_stages(a, b, c, m, n, k):
-    return _wide(a) @ _wide(b)
+    return doubles(a) @ doubles(b)
 
 
 def dilate_5x5(x, out, width, height):
@@ -143,7 +128,7 @@ def dilate_5x5(x, out, width, height):
 
 
 def box_columns(x, out, w, h, r):
-    padded = np.pad(_wide(x), ((r + 1, r), (0, 0)), mode="edge").cumsum(axis=0)
+    padded = np.pad(doubles(x), ((r + 1, r), (0, 0)), mode="edge").cumsum(axis=0)
     return (padded[2 * r + 1 :] - padded[: -2 * r - 1]) / (2 * r + 1)
 
 
@@ -169,8 +154,8 @@ def undistort(x, out, w, h, focal, k1, k2):
     sx = np.clip(_fused(u * f, focal, w / 2), 0, single(w) - single(1.001))
     sy = np.clip(_fused(v * f, focal, h / 2), 0, single(h) - single(1.001))
     ix, iy = sx.astype(int), sy.astype(int)
-    ax, ay = _wide(sx - ix)[..., None], _wide(sy - iy)[..., None]
-    x = _wide(x)
+    ax, ay = doubles(sx - ix)[..., None], doubles(sy - iy)[..., None]
+    x = doubles(x)
     above = (1 - ax) * x[iy, ix] + ax * x[iy, ix + 1]
     below = (1 - ax) * x[iy + 1, ix] + ax * x[iy + 1, ix + 1]
     return (1 - ay) * above + ay * below
@@ -185,14 +170,14 @@ def march_volume(volume, image, size, width, step, density):
     def between(values, place):
         """Values at places between planes, rows or columns."""
         whole = place.astype(int)
-        part = _wide(place - whole)[(..., *[None] * (values.ndim - 1))]
+        part = doubles(place - whole)[(..., *[None] * (values.ndim - 1))]
         return (1 - part) * values[whole] + part * values[whole + 1]
 
     for z in np.arange(0, size - 1.01, step):
         # All rays move alike, and those of a row or a column have left the volume at once.
         rows, columns = np.count_nonzero([y <= size - 1.01, x <= size - 1.01], axis=1)
         seen = np.s_[:rows, :columns]
-        plane = between(_wide(volume[int(z) : int(z) + 2]), np.array(z - int(z)))
+        plane = between(doubles(volume[int(z) : int(z) + 2]), np.array(z - int(z)))
         value = between(between(plane, y[:rows]).T.copy(), x[:columns]).T
         alpha = 1 - np.exp(-density * value * step)
         alpha[left[seen] < 0.01] = 0
@@ -207,8 +192,8 @@ def render_splats(ranges, points, width, xy, conic, features, out):
     image = np.zeros((3, len(ranges) // across, 16, across, 16))
     for tile, (start, end) in enumerate(ranges):
         i = points[start:end]
-        a, b, c, opacity = _wide(conic[i]).T
-        dx, dy = _wide(xy[i]).T[:, None] - pixel
+        a, b, c, opacity = doubles(conic[i]).T
+        dx, dy = doubles(xy[i]).T[:, None] - pixel
         dy = dy[:, None]
         power = -0.5 * (a * dx * dx + c * dy * dy) - b * dx * dy
         alpha = np.minimum(0.99, opacity * np.exp(np.minimum(power, 0)))
@@ -218,7 +203,7 @@ def render_splats(ranges, points, width, xy, conic, features, out):
         lasts = left >= 0.0001
         rest = np.where(lasts, left, 1).min(axis=2)
         before = np.concatenate([np.ones((16, 16, 1)), left[..., :-1]], axis=2)
-        colour = np.moveaxis((lasts * alpha * before) @ _wide(features[i]), 2, 0)
+        colour = np.moveaxis((lasts * alpha * before) @ doubles(features[i]), 2, 0)
         image[:, tile // across, :, tile % across] = colour + 0.5 * rest
     return image.reshape(out.shape)
 
@@ -244,12 +229,12 @@ def label_tiles(image, labels, width):
 
     shape = (len(image) // 16, width // 32, 16, 32)
     tiles = image.reshape(shape[0], 16, shape[1], 32).transpose(0, 2, 1, 3)
-    label = _in_pieces(of_tiles, tiles.reshape(-1, 16, 32)).reshape(shape)
+    label = in_pieces(of_tiles, tiles.reshape(-1, 16, 32)).reshape(shape)
     return label.transpose(0, 2, 1, 3).reshape(image.shape)
 
 
 def pyramid_down(x, out, rows, cols):
-    padded = np.pad(_wide(x), 2, mode="edge")
+    padded = np.pad(doubles(x), 2, mode="edge")
     taps = np.array([1, 4, 6, 4, 1]) / 16
     down = sum(t * padded[k : k + rows : 2] for k, t in enumerate(taps))
     return sum(t * down[:, k : k + cols : 2] for k, t in enumerate(taps))
@@ -271,11 +256,11 @@ def match_census(left, right, disparity, width):
         moved = (padded[:, 63 - d : 63 - d + width] for d in range(64))
         return np.argmin([_ones(left ^ right).astype(np.uint8) for right in moved], axis=0)
 
-    return _in_pieces(of_rows, left, padded)
+    return in_pieces(of_rows, left, padded)
 
 
 def winograd_input(x, out, channels, size, tiles):
-    padded = np.pad(_wide(x), ((0, 0), (1, 3), (1, 3)))
+    padded = np.pad(doubles(x), ((0, 0), (1, 3), (1, 3)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (4, 4), axis=(1, 2))
     d = windows[:, : 2 * tiles : 2, : 2 * tiles : 2]
     b = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]])
@@ -287,12 +272,12 @@ def channels_last(x, out, channels, pixels):
 
 
 def _sums_of_rows(start, values):
-    total = np.concatenate([[0], np.cumsum(_wide(values), axis=0)])
+    total = np.concatenate([[0], np.cumsum(doubles(values), axis=0)])
     return total[start[1:]] - total[start[:-1]]
 
 
 def pagerank_pull(start, column, degree, rank, out, n, damping):
-    share = _wide(rank) / degree
+    share = doubles(rank) / degree
     return (1 - damping) / n + damping * _sums_of_rows(start, share[column])
 
 
@@ -335,12 +320,12 @@ def relax_edges(edges, distance, following, m):
 
 def scan_segments(x, flags, out):
     def of_blocks(x, flags):
-        blocks, at = _wide(x), np.arange(1024)
+        blocks, at = doubles(x), np.arange(1024)
         first = np.maximum.accumulate(np.where(flags != 0, at, 0), axis=1)
         total = np.cumsum(blocks, axis=1)
         return total - np.take_along_axis(total - blocks, first, axis=1)
 
-    return _in_pieces(of_blocks, x.reshape(-1, 1024), flags.reshape(-1, 1024)).reshape(x.shape)
+    return in_pieces(of_blocks, x.reshape(-1, 1024), flags.reshape(-1, 1024)).reshape(x.shape)
 
 
 def probe_table(keys, table, mask, out, n):
@@ -353,7 +338,7 @@ def probe_table(keys, table, mask, out, n):
 
 def warp_series(a, b, cost, length):
     def of_series(a, b):
-        a, b = _wide(a).T, _wide(b).T[::-1]
+        a, b = doubles(a).T, doubles(b).T[::-1]
         # Two diagonals of the table, by row; beyond it, all but the corner is infinite.
         older, old = np.full((2, length + 1, a.shape[1]), np.inf)
         older[0] = 0
@@ -367,7 +352,7 @@ def warp_series(a, b, cost, length):
             older, old = old, new
         return old[length]
 
-    return _in_pieces(of_series, a, b)
+    return in_pieces(of_series, a, b)
 
 
 def viterbi(observed, transition, emission, back, last, steps, symbols):
@@ -383,7 +368,7 @@ def viterbi(observed, transition, emission, back, last, steps, symbols):
 
 
 def _complex(array):
-    return _wide(array)[..., 0] + 1j * _wide(array)[..., 1]
+    return doubles(array)[..., 0] + 1j * doubles(array)[..., 1]
 
 
 def _pairs(array):
@@ -391,7 +376,7 @@ def _pairs(array):
 
 
 def fft_warp(x, out, batch):
-    return _in_pieces(lambda rows: _pairs(np.fft.fft(_complex(rows), axis=1)), x)
+    return in_pieces(lambda rows: _pairs(np.fft.fft(_complex(rows), axis=1)), x)
 
 
 def ntt_stage(a, roots, half, n, prime):
@@ -417,7 +402,7 @@ def flip_spins(own, other, accept, nx, ny, black, seed):
 
 
 def bond_forces(pos, bonds, force, k, length, n):
-    p, result = _wide(pos)[:, :3], _wide(force)
+    p, result = doubles(pos)[:, :3], doubles(force)
     d = p[bonds[:, 1]] - p[bonds[:, 0]]
     r = np.sqrt((d * d).sum(axis=1, keepdims=True) + 1e-6)
     f = k * (r - length) / r * d
@@ -428,9 +413,9 @@ def bond_forces(pos, bonds, force, k, length, n):
 
 
 def update_magnetic(hx, hy, hz, ex, ey, ez, n, c):
-    hx, hy, hz = (_wide(field) for field in (hx, hy, hz))
+    hx, hy, hz = (doubles(field) for field in (hx, hy, hz))
     for z in range(n - 1):
-        x, y, near_z = (_wide(field[z]) for field in (ex, ey, ez))
+        x, y, near_z = (doubles(field[z]) for field in (ex, ey, ez))
         inner = np.s_[z, :-1, :-1]
         hx[inner] -= c * (np.diff(near_z, axis=0)[:, :-1] - (ey[z + 1] - y)[:-1, :-1])
         hy[inner] -= c * ((ex[z + 1] - x)[:-1, :-1] - np.diff(near_z, axis=1)[:-1])
@@ -444,14 +429,14 @@ def advect(out, x, velocity, n, dt):
     px = np.clip(_fused(velocity[..., 0], -dt, columns), 0.5, n - 1.5)
     py = np.clip(_fused(velocity[..., 1], -dt, rows), 0.5, n - 1.5)
     i, j = px.astype(int), py.astype(int)
-    s, t, x = _wide(px) - i, _wide(py) - j, _wide(x)
+    s, t, x = doubles(px) - i, doubles(py) - j, doubles(x)
     above = (1 - s) * x[j, i] + s * x[j, i + 1]
     return (1 - t) * above + t * ((1 - s) * x[j + 1, i] + s * x[j + 1, i + 1])
 
 
 def deposit_charge(px, py, charge, density, n, side):
-    ix, iy, result = px.astype(int), py.astype(int), _wide(density).reshape(-1)
-    fx, fy = _wide(px) - ix, _wide(py) - iy
+    ix, iy, result = px.astype(int), py.astype(int), doubles(density).reshape(-1)
+    fx, fy = doubles(px) - ix, doubles(py) - iy
     for dy, dx in ((0, 0), (0, 1), (1, 0), (1, 1)):
         share = charge * (fx if dx else 1 - fx) * (fy if dy else 1 - fy)
         result += np.bincount((iy + dy) * side + ix + dx, share, side * side)
@@ -459,7 +444,7 @@ def deposit_charge(px, py, charge, density, n, side):
 
 
 def moments(x, sums, n4):
-    x = _wide(x)
+    x = doubles(x)
     return [x.sum(), x @ x]
 
 

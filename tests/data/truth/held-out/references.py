@@ -2,22 +2,7 @@
 
 import numpy as np
 
-
-def _wide(array):
-    return np.asarray(array, np.float64)
-
-
-def _in_pieces(function, *arrays):
-    """What a function gives for all rows, of some at a time: its temporaries stay in the caches."""
-    rows = len(arrays[0])
-    step = max(1, (rows << 15) // arrays[0].size)
-    for start in range(0, rows, step):
-        piece = slice(start, start + step)
-        part = function(*(array[piece] for array in arrays))
-        if start == 0:
-            result = np.empty_like(part, shape=(rows, *part.shape[1:]))
-        result[piece] = part
-    return result
+from benchmarks.truth.by_numpy import doubles, in_pieces
 
 
 def scan_tree(a, out):
@@ -48,15 +33,15 @@ def group_minima(group, key, least, n):
 
 
 def total(a, out, n):
-    return np.array([_wide(a).sum()])
+    return np.array([doubles(a).sum()])
 
 
 def row_sums(a, out):
-    return _in_pieces(lambda rows: _wide(rows).sum(axis=1), a.reshape(out.size, -1))
+    return in_pieces(lambda rows: doubles(rows).sum(axis=1), a.reshape(out.size, -1))
 
 
 def convolve_depthwise(image, weight, out, width, height):
-    image, weight, result = _wide(image), _wide(weight), np.zeros(out.shape)
+    image, weight, result = doubles(image), doubles(weight), np.zeros(out.shape)
     for r in range(3):
         for q in range(3):
             result += weight[:, r, q, None, None] * image[:, r : r + height, q : q + width]
@@ -74,7 +59,7 @@ def pool_max(image, out, width, height):
 
 
 def blur_rows(image, out, width):
-    sums = np.cumsum(np.pad(_wide(image), ((0, 0), (9, 8))), axis=1)
+    sums = np.cumsum(np.pad(doubles(image), ((0, 0), (9, 8))), axis=1)
     return (sums[:, 17:] - sums[:, :-17]) / 17
 
 
@@ -85,31 +70,31 @@ def life(cells, out, width, height):
 
 
 def bias_silu(x, bias, out, pairs, columns):
-    v = _wide(x) + _wide(bias)
+    v = doubles(x) + doubles(bias)
     return v / (1 + np.exp(-v))
 
 
 def add_norm(x, residual, out, rows):
-    v = _wide(x) + _wide(residual)
+    v = doubles(x) + doubles(residual)
     return v / np.sqrt((v**2).mean(axis=1, keepdims=True) + 1e-5)
 
 
 def product_4_bits(weight, scale, x, y, rows, words):
     nibbles = (weight[:, :, None] >> (4 * np.arange(8, dtype=np.uint32))) & 15
-    return (nibbles.reshape(rows, -1).astype(int) - 8) @ _wide(x) * scale
+    return (nibbles.reshape(rows, -1).astype(int) - 8) @ doubles(x) * scale
 
 
 def batch_statistics(a, out, images, channels, size):
-    a = _wide(a)
+    a = doubles(a)
     return np.stack([a.mean(axis=(0, 2)), a.var(axis=(0, 2))], axis=1)
 
 
 def embedding_bag(token, table, out, each, columns):
-    return _wide(table)[token.reshape(-1, each)].mean(axis=1)
+    return doubles(table)[token.reshape(-1, each)].mean(axis=1)
 
 
 def smooth_in_time(a, out, keep, steps, columns):
-    a, result, state = _wide(a), np.empty(out.shape), np.zeros(columns)
+    a, result, state = doubles(a), np.empty(out.shape), np.zeros(columns)
     for step in range(steps):
         state = keep * state + (1 - keep) * a[step]
         result[step] = state
@@ -117,28 +102,28 @@ def smooth_in_time(a, out, keep, steps, columns):
 
 
 def coo_product(row, column, value, x, y, entries):
-    return y + np.bincount(row, _wide(value) * x[column], minlength=y.size)
+    return y + np.bincount(row, doubles(value) * x[column], minlength=y.size)
 
 
 def csr_columns(start, column, value, b, c, rows):
     def of_rows(first, end):
         these = slice(first[0], end[-1])
-        products = _wide(value[these])[:, None] * b[column[these]]
+        products = doubles(value[these])[:, None] * b[column[these]]
         row = np.flatnonzero(end > first)
         sums = np.zeros((len(first), b.shape[1]))
         sums[row] = np.add.reduceat(products, first[row] - first[0])
         return sums
 
-    return _in_pieces(of_rows, start[:-1], start[1:])
+    return in_pieces(of_rows, start[:-1], start[1:])
 
 
 def product_transposed(a, x, y, columns):
-    return y + _wide(x) @ _wide(a)
+    return y + doubles(x) @ doubles(a)
 
 
 def solve_small(a, b, x, systems):
-    matrices = _wide(a).reshape(8, 8, systems).transpose(2, 0, 1) + 8 * np.eye(8)
-    return np.linalg.solve(matrices, _wide(b).T[:, :, None])[:, :, 0].T
+    matrices = doubles(a).reshape(8, 8, systems).transpose(2, 0, 1) + 8 * np.eye(8)
+    return np.linalg.solve(matrices, doubles(b).T[:, :, None])[:, :, 0].T
 
 
 def search_tree(tree, query, out, levels, n):
@@ -149,8 +134,8 @@ def search_tree(tree, query, out, levels, n):
 
 
 def product(a, b, *_):
-    return _wide(a) @ _wide(b)
+    return doubles(a) @ doubles(b)
 
 
 def product_relu(a, b, *_):
-    return np.maximum(_wide(a) @ _wide(b), 0)
+    return np.maximum(doubles(a) @ doubles(b), 0)
