@@ -28,7 +28,6 @@ class Line(Record):
     readers: int  # how many reads of each sector there were at that time: 16 bits each
     once: Int32  # of an L1: 1 for a line that is replaced before others
     kept: Int32  # 1 for a line that was found again and stays for it
-    first: Int32  # 1 for a line that was the first of its set when it was found last
 
 
 class Cache(Record):

@@ -56,6 +56,7 @@ def use_l1(cache: L1, line: int, once: int) -> Line:
         once: 1 for an access that says that there is no other one.
     """
     chain = set_in(cache, line)
+    first = cache.heads[chain]
     number = taken_out(cache, chain, line)
     if number == NONE:
         number = free_place(cache, chain)
@@ -66,13 +67,13 @@ def use_l1(cache: L1, line: int, once: int) -> Line:
             number = free_place(cache, chain)
         cache.count += 1
         place = cache.lines[number]
-        place.number, place.valid, place.time, place.readers = line, 0, -1, 0
+        place.number, place.valid, place.time = line, 0, -1
         place.asked, place.coming, place.once, place.kept = -1, 0, once, 0
     elif once == 1:
         cache.lines[number].once, cache.lines[number].kept = 1, 0
     else:
         cache.lines[number].once = 0
-        keep(cache, chain, cache.lines[number])
+        keep(cache, chain, number, first)
     put_in_order(cache, chain, number)
     return cache.lines[number]
 
@@ -102,24 +103,21 @@ def taken_out(cache: L1, chain: int, line: int) -> int:
     while number != NONE and cache.lines[number].number != line:
         before, number = number, cache.lines[number].chained
     if number != NONE:
-        cache.lines[number].first = 0
-        if before == NONE:
-            cache.lines[number].first = 1
         follow(cache, chain, before, cache.lines[number].chained)
     return number
 
 
 @compiled
-def keep(cache: L1, chain: int, place: Line) -> None:
-    """Keep a line that was found again, and let others go.
+def keep(cache: L1, chain: int, number: int, first: int) -> None:
+    """Keep a line that was found again and taken out of its chain, and let others go.
 
-    A third line lets the one go that was found before the other two. The line that was found last
-    lets the other one go if it is found at once again.
+    A third line lets the one go that was found before the other two. The line that was found last,
+    the first of the chain, lets the other one go if it is found at once again.
     """
-    other = cache.heads[chain]
+    place, other = cache.lines[number], cache.heads[chain]
     if place.kept == 0 and other != NONE and cache.lines[other].kept == 1:
         other = cache.lines[other].chained
-    elif place.first == 0:
+    elif first != number:
         other = NONE
     if other != NONE:
         cache.lines[other].kept = 0

@@ -7,12 +7,12 @@ from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from replayed_steps import step
 
 from memlab.device.emulator.isa.table import TABLE
 from memlab.device.emulator.models.cache_replay import (
@@ -29,14 +29,6 @@ LINE = 128
 SPARE = 56  # lines of an L1 that hold nothing
 RESULTS = Path(__file__).parents[4] / "docs" / "results"
 CAPACITY = RESULTS / "h200-capacity.csv"
-
-
-def step(
-    kind: str, space: str = "global", bypass_l1: bool = False, evict_first: bool = False
-) -> Any:
-    hints = {"bypass_l1": bypass_l1, "evict_first": evict_first}
-    row = SimpleNamespace(opcode="", view="", kind=kind, space=space, **hints)
-    return SimpleNamespace(row=row, target=-1)
 
 
 STEPS = [
@@ -262,13 +254,10 @@ def local(blocks: int) -> tuple[LineAccesses, NDArray[np.int64]]:
 
 def test_blocks_have_local_memory_of_their_own() -> None:
     """Eight blocks take turns on two slots: each slot's two lines are held from the first store."""
-    steps, geometry = (
-        [step("load", "local"), step("store", "local")],
-        (1, 2, (8 + SPARE) * LINE, 64 * LINE),
-    )
+    steps = [step("load", "local"), step("store", "local")]
     given, _ = local(8)
 
-    caches = CacheGeometry(*geometry, 32)
+    caches = CacheGeometry(1, 2, (8 + SPARE) * LINE, 64 * LINE, 32)
     replayed = replay(given, caches, steps)
 
     groups = (replayed.first_wave, replayed.settling, replayed.later)

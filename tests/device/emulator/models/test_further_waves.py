@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
+from replayed_steps import step
 
 from memlab.device.emulator.models import further_waves
 from memlab.device.emulator.models.cache_replay import (
@@ -19,16 +17,7 @@ from memlab.device.emulator.models.further_waves import Sectors
 
 LINE, WAVE, BLOCKS, READS = 128, 16, 640, 500
 RANDOM, IN_ORDER = range(2)
-
-
-def load() -> Any:
-    row = SimpleNamespace(
-        opcode="", view="", kind="load", space="global", bypass_l1=True, evict_first=False
-    )
-    return SimpleNamespace(row=row)
-
-
-STEPS = [load(), load()]
+STEPS = [step("load", bypass_l1=True)] * 2
 
 
 def accesses(blocks: int, lines: int, reads: int, seed: int) -> LineAccesses:

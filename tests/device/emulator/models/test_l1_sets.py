@@ -5,12 +5,11 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from replayed_steps import step
 
 from memlab.device.emulator.models import cache_code
 from memlab.device.emulator.models.cache_replay import (
@@ -26,28 +25,22 @@ TABLE = Path(__file__).parents[4] / "docs" / "results" / "h200-replaced-lines.cs
 CARVEOUTS_KIB = {"6": 32, "13": 64, "27": 100, "42": 164, "57": 196, "71": 228}
 """What shared memory takes of 256 KiB, by what was asked for."""
 KINDS = {
-    "ld": ("load", False, False),
-    "ld.nc": ("load", False, False),
-    "st": ("store", False, False),
-    "st.cg": ("store", False, False),
-    "cp.async.ca": ("load", False, False),
-    "ld.cs": ("load", False, True),
-    "ld.L1::evict_first": ("load", False, True),
-    "st.cs": ("store", False, True),
-    "ld.cg": ("load", True, False),
-    "ld.relaxed.gpu": ("load", True, False),
-    "ld.volatile": ("load", True, False),
-    "cp.async.cg": ("load", True, False),
-    "red.add": ("reduce", False, False),
-    "atom.add": ("atomic", False, False),
+    "ld": step("load"),
+    "ld.nc": step("load"),
+    "st": step("store"),
+    "st.cg": step("store"),
+    "cp.async.ca": step("load"),
+    "ld.cs": step("load", evict_first=True),
+    "ld.L1::evict_first": step("load", evict_first=True),
+    "st.cs": step("store", evict_first=True),
+    "ld.cg": step("load", bypass_l1=True),
+    "ld.relaxed.gpu": step("load", bypass_l1=True),
+    "ld.volatile": step("load", bypass_l1=True),
+    "cp.async.cg": step("load", bypass_l1=True),
+    "red.add": step("reduce"),
+    "atom.add": step("atomic"),
 }
-"""The kind of each access, whether it passes the L1, and whether its line is replaced first."""
-
-
-def step(kind: str, bypass_l1: bool, evict_first: bool) -> Any:
-    row = SimpleNamespace(opcode="", view="", kind=kind, space="global")
-    row.bypass_l1, row.evict_first = bypass_l1, evict_first
-    return SimpleNamespace(row=row, target=-1)
+"""Each access as the replay sees it."""
 
 
 def rows(experiments: str) -> Iterator[dict[str, str]]:
@@ -69,7 +62,7 @@ def hits_of(
         factor=1,
     )
     geometry = CacheGeometry(1, 1, l1_kib * 1024, 2**12 * LINE, 32)
-    steps = [step(*KINDS[kind]) for kind in kinds]
+    steps = [KINDS[kind] for kind in kinds]
     replayed = replay_accesses(given, schedule_blocks(given.ends, geometry), steps, geometry)
     hits = replayed.first_wave.l1_hits
     found: NDArray[np.bool_] = hits == [mask.bit_count() for mask in sectors.tolist()]
