@@ -46,6 +46,8 @@ TIMED = (
     "replaced_lines",
     "contended_words",
     "missed_loads",
+    "stored_again",
+    "common_stores",
 )
 """Programs that print their table."""
 
@@ -204,6 +206,14 @@ COUNTED = {
         {
             "l1_sectors": "l1tex__m_xbar2l1tex_read_sectors.sum",
             "l2_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+            "duration_ns": "gpu__time_duration.sum",
+        },
+    ),
+    "runtime_calls": Counted(
+        "calls",
+        {
+            "warp_instructions": "smsp__inst_executed.sum",
+            "thread_instructions": "smsp__thread_inst_executed.sum",
             "duration_ns": "gpu__time_duration.sum",
         },
     ),

@@ -369,7 +369,8 @@ class InstructionCounters:
         ptx_warp_instructions: The same of the PTX.
         ptx_thread_instructions: The same of the PTX, without those whose predicate is off.
         by_pipe: The warps' instructions of the machine code by pipe, as Nsight Compute names them,
-            the most frequent first; empty where the PTX was counted.
+            the most frequent first, and those of `printf` as `runtime`; empty where the PTX was
+            counted.
         spill_loads: Loads of registers that ptxas had spilled to local memory, counted per warp.
         spill_stores: Stores of such registers.
         reason: Why the PTX was counted; empty for machine code.

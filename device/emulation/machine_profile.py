@@ -25,6 +25,7 @@ from memlab.device.machine_code.instructions import MachineCode
 from memlab.device.machine_code.projection import project
 from memlab.device.machine_code.ptx_profile import Executed, PtxStructure, ptx_profile
 from memlab.device.machine_code.retries import Attempts, SharedAdditions
+from memlab.device.machine_code.runtime_calls import calls_in, runtime_calls
 from memlab.device.measurement import Counters
 from memlab.device.properties import SECTOR_BYTES
 from memlab.device.sm_model.flows import Flow
@@ -176,7 +177,7 @@ def machine_profile(
     known = tuple(flow for flow in flows if flow is not None)
     if len(known) < len(flows):
         return None
-    accesses = _accesses(graph.code, counts, block.repeated_stores)
+    accesses = _accesses(graph.code, counts, block, launch)
     walks = _walk_constants(graph.code, counts, block, accesses)
     ratio = _work_ratio(block, active_share, tally, launch.blocks)
     repeats = launch.blocks * active_share * ratio
@@ -197,6 +198,7 @@ def machine_profile(
         unequal=_unequal_work(graph, counts, warp_work, extremes),
         work_ratio=ratio,
         walks=walks,
+        runtime_calls=calls_in(graph.code, runtime_calls(program, tally)),
         dram_sector_bytes=counters.dram_read_bytes / missed if missed else SECTOR_BYTES,
         dram_written_sector_bytes=counters.dram_write_bytes / stored if stored else 0.0,
         dram_written_share=counters.dram_write_bytes / moved if moved else 0.0,
@@ -266,10 +268,10 @@ def _work_ratio(
 
 
 def _accesses(
-    code: MachineCode, counts: LaunchCounts, repeated_stores: Mapping[int, tuple[float, ...]]
+    code: MachineCode, counts: LaunchCounts, block: RepresentativeBlock, launch: Launch
 ) -> dict[int, Access]:
     """The accesses of each memory instruction, from the PTX instruction that it comes from."""
-    tally = counts.tally
+    tally, warps = counts.tally, launch.blocks * len(block.executions.warps)
     by_line: dict[int, list[int]] = {}
     for index, step in enumerate(counts.program.steps):
         requests = tally.requests[index] + tally.remote_requests[index]
@@ -286,8 +288,11 @@ def _accesses(
             if tries:  # with fewer lanes, fewer conflicts
                 passes = 1 + (access.passes - 1) * tries.lane / tries.warp
                 access = replace(access, passes=passes)
-            if repeated := _repeated(indices, tally, repeated_stores):
+            if repeated := _repeated(indices, tally, block.repeated_stores):
                 access = replace(access, repeated=repeated)
+            if common := max(block.common_stores.get(index, 0.0) for index in indices):
+                times = sum(tally.requests[index] for index in indices) / warps
+                access = replace(access, common=common, times=times)
             accesses[number] = access
     return accesses
 

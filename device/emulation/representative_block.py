@@ -50,7 +50,11 @@ from memlab.device.emulator.machine.tally import is_unequal
 from memlab.device.emulator.machine.threads import BlockBox
 from memlab.device.emulator.models import address_streams
 from memlab.device.emulator.models.address_streams import AccessStream, IntArray
-from memlab.device.emulator.models.atomic_contention import AtomicContention, atomic_contention
+from memlab.device.emulator.models.atomic_contention import (
+    AtomicContention,
+    atomic_contention,
+    common_stores,
+)
 from memlab.device.emulator.models.repeated_stores import repeated_stores
 from memlab.device.emulator.sampling.block_sample import (
     GridPartition,
@@ -94,6 +98,7 @@ class RepresentativeBlock:
         idle_executions: The same of a block that touches no memory; `executions` if none is known.
         region: The smallest known box of the grid that holds all blocks that touch memory.
         contention: Where the blocks' atomics meet, for each atomic, by its position.
+        common_stores: Where their stores do, as of `common_stores`.
         barriers: What its warps do to the `mbarrier`s in its shared memory.
         repeated_stores: The shares of the sectors of stores that their warp has just stored to, by
             the position of the store.
@@ -108,6 +113,7 @@ class RepresentativeBlock:
     idle_executions: WarpExecutions
     region: BlockBox
     contention: Mapping[int, AtomicContention]
+    common_stores: Mapping[int, float]
     barriers: BarrierOperations = field(default_factory=BarrierOperations)
     repeated_stores: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     constants: ConstantAccesses | None = None
@@ -158,6 +164,7 @@ def record_block(
         idle_executions=executions,
         region=region or whole,
         contention=atomic_contention(execution.program, accesses, blocks),
+        common_stores=common_stores(execution.program, accesses, blocks),
         barriers=log.operations(),
         repeated_stores=repeated_stores(execution.program, accesses, blocks),
         constants=trace.constants(),

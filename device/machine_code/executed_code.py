@@ -17,6 +17,7 @@ from memlab.device.machine_code.pipes import integer_pipe_of, pipe_of
 from memlab.device.machine_code.projection import Executions, project
 from memlab.device.machine_code.ptx_profile import profile_of_tally
 from memlab.device.machine_code.retries import Attempts, with_retries
+from memlab.device.machine_code.runtime_calls import RUNTIME, runtime_calls
 from memlab.device.measurement import InstructionCounters
 
 _LABEL = re.compile(r"`\([^)]*\)")  # of a branch's target
@@ -100,12 +101,15 @@ def instruction_counters(
         by_pipe[pipe_of(step)] += count
         if step.name in ("LDL", "STL"):
             local[step.name] += count
+    calls = runtime_calls(program, tally).values()
+    by_pipe[RUNTIME] = round(sum(call.warp_instructions for call in calls))
+    threads = executed.executions.lanes.sum() + sum(call.thread_instructions for call in calls)
     spills = not any(step.row.space in ("local", "generic") for step in program.steps)
     return replace(
         counters,
         counted="machine code",
-        warp_instructions=round(float(warps.sum())),
-        thread_instructions=round(float(executed.executions.lanes.sum())),
+        warp_instructions=round(float(warps.sum())) + by_pipe[RUNTIME],
+        thread_instructions=round(float(threads)),
         by_pipe={pipe: round(count) for pipe, count in by_pipe.most_common() if round(count)},
         spill_loads=round(local["LDL"]) if spills else 0,
         spill_stores=round(local["STL"]) if spills else 0,

@@ -300,6 +300,8 @@ def model_time(
     kinds = found.steps["kind"][found.steps["issued"] > 0]
     if np.isin(kinds, (Kind.STORE, Kind.ATOMIC, Kind.COPY_OUT)).any():
         seconds += properties.store_completion_s or 0.0
+    called = {call.function for call in profile.runtime_calls.values()}
+    seconds += sum(function.first_call_s for function in called)
     by_counters = time_model.model_time(work, occupancy, properties)
     bounds = {name: min(bound, seconds) for name, bound in by_counters.bounds_s.items()}
     time = Time(median_s=seconds, provenance="modelled", bounds_s=bounds, left_out=found.left_out)

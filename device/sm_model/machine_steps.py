@@ -7,6 +7,7 @@ import re
 from memlab.device.emulator.codegen.layout import CONSTANT_LINE_BYTES
 from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.machine_code.retries import SWAP_WAVEFRONTS, is_swap
+from memlab.device.machine_code.runtime_calls import RUNTIME_FUNCTIONS
 from memlab.device.properties import (
     LINE_BYTES,
     SECTOR_BYTES,
@@ -62,7 +63,18 @@ _PART_STORE_SECTORS = {"1": 2.16, "2": 1.50, "4": 1.27}
 """What a sector counts of which a request stores only a part, by the sectors of a line: on all SMs
 of an H200, such sectors of 8 lines left in 3.9, 2.7 and 2.3 clocks
 (tests/data/h200-merged-stores.csv), over the 1.81 of `l2_write_bytes_per_clock`."""
+_REWRITTEN_SECTORS = 145 / 114
+"""What a sector counts that a warp stores to over and over: 4 or 8 blocks of 256 threads on each SM
+of an H200 stored 114 sectors/ns to lines of their own in the mean, and 145 to lines that move on
+(`benchmarks/stored_again.cu`, tests/data/h200-stored-again.csv): some slices of the L2 have more of
+these lines than others."""
 _MOSTLY_WHOLE_BYTES = 28.0  # of a request's sectors, in the mean: most are stored whole
+_COMMON_STORE_S = 0.124e-9
+"""The time between stores of all warps to one word, many by each (an H200, stores in
+docs/results/h200-contended-words.csv)."""
+_FIRST_COMMON_STORE_S = 0.31e-9
+"""The same where each warp stores to it once, in grids of several waves
+(`benchmarks/common_stores.cu`, tests/data/h200-common-stores.csv)."""
 _ATOMIC_CLOCKS = 1.0
 """An L2 slice takes an atomic on one address per clock (NVIDIA Kepler GK110 whitepaper), where the
 device gives no other figure."""
@@ -117,6 +129,7 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
     steps = empty_steps(len(profile.code.instructions))
     _set_constants(steps, profile, properties)
     _set_additions(steps, profile)
+    _set_calls(steps, profile, active_sms, properties)
     sites = sites_of(profile.code, profile.barriers)
     constant_passes = properties.constant_passes_per_clock_per_sm or 1.0
     load_lanes = properties.pipe_lanes_per_clock_per_sm.get("ldg")
@@ -150,24 +163,47 @@ def machine_steps(profile: LaunchProfile, active_sms: float, properties: DeviceP
             continue
         if load_lanes and instruction.name in ("LDG", "LD", "LDL"):
             step["passes"] = max(step["passes"], WARP_SIZE / load_lanes)
-        step["latency"] = max(issue.latency - BEFORE_L1_CLOCKS, 0.0)
-        if is_swap(instruction):
-            # Lanes with one bank take further rounds of the loop.
-            step["passes"] = SWAP_WAVEFRONTS * issue.width / SHARED_BANK_BYTES
-        elif instruction.name == "ATOMS" and access.sharing_lanes > 1:
-            _share_address(step, instruction, access.sharing_lanes, properties)
-        _set_levels(step, access, issue.width)
-        _reach_others(step, issue, access, profile)
-        if copies:  # by the copy engine, past the data stage
-            step["passes"], step["lines"] = 0.0, max(access.sectors / _LINE_SECTORS, 1e-3)
-        if issue.kind == Kind.ATOMIC:
-            step["serial"] = active_sms * _atomic_clocks(instruction, access, properties)
-            step["least_written"] = (
-                access.sectors / step["lines"] * _atomic_sectors(instruction, access, properties)
-            )
-        step["written"] = profile.dram_written_sector_bytes
-        step["copies"] = instruction.name == "LDGSTS"
+        _set_access(step, issue, instruction, access, profile, active_sms, properties)
     return steps
+
+
+def _set_access(
+    step: Steps,
+    issue: Issue,
+    instruction: MachineInstruction,
+    access: Access,
+    profile: LaunchProfile,
+    active_sms: float,
+    properties: DeviceProperties,
+) -> None:
+    """Set what an access to memory takes, besides its wavefronts."""
+    step["latency"] = max(issue.latency - BEFORE_L1_CLOCKS, 0.0)
+    if is_swap(instruction):
+        # Lanes with one bank take further rounds of the loop.
+        step["passes"] = SWAP_WAVEFRONTS * issue.width / SHARED_BANK_BYTES
+    elif instruction.name == "ATOMS" and access.sharing_lanes > 1:
+        _share_address(step, instruction, access.sharing_lanes, properties)
+    _set_levels(step, access, issue.width)
+    _reach_others(step, issue, access, profile)
+    if issue.kind in (Kind.COPY, Kind.COPY_OUT):  # by the copy engine, past the data stage
+        step["passes"], step["lines"] = 0.0, max(access.sectors / _LINE_SECTORS, 1e-3)
+    if issue.kind == Kind.ATOMIC:
+        _set_atomic(step, instruction, access, active_sms, properties)
+    elif access.common:
+        step["serial"] = active_sms * _common_store_clocks(access, properties)
+    step["written"] = profile.dram_written_sector_bytes
+    step["copies"] = instruction.name == "LDGSTS"
+
+
+def _set_calls(
+    steps: Steps, profile: LaunchProfile, active_sms: float, properties: DeviceProperties
+) -> None:
+    """Let warps wait for the functions of the driver that they call."""
+    clocks, functions = clock_hz(properties) or 0.0, list(RUNTIME_FUNCTIONS.values())
+    for number, call in profile.runtime_calls.items():
+        steps[number]["called"] = functions.index(call.function)
+        steps[number]["call"] = call.call_s * clocks
+        steps[number]["serial"] = active_sms * call.serial_s * clocks
 
 
 def _set_additions(steps: Steps, profile: LaunchProfile) -> None:
@@ -225,6 +261,7 @@ def _set_levels(step: Steps, access: Access, width: int) -> None:
         step["part_written"] = access.sectors * (figure_at(_PART_STORE_SECTORS, per_line) or 1.0)
     if access.repeated:
         step["repeats"], step["repeated"] = 1, access.repeated
+        step["rewritten"] += (_REWRITTEN_SECTORS - 1) * min(sum(access.repeated), 1.0)
     step["missed"], step["dram"] = access.missed, access.dram
     step["joined"], step["joined_dram"] = access.joined, access.joined_dram
     step["l2_joined_dram"] = access.l2_joined_dram
@@ -321,6 +358,28 @@ def _set_constants(steps: Steps, profile: LaunchProfile, properties: DevicePrope
 def _reads_parameters(operands: tuple[str, ...]) -> bool:
     """Whether an instruction reads the bank of constants that a launch writes itself."""
     return any(operand.lstrip("-|!~").startswith("c[0x0]") for operand in operands)
+
+
+def _set_atomic(
+    step: Steps,
+    instruction: MachineInstruction,
+    access: Access,
+    active_sms: float,
+    properties: DeviceProperties,
+) -> None:
+    """Set what an atomic takes of the L2, which executes it."""
+    step["serial"] = active_sms * _atomic_clocks(instruction, access, properties)
+    sectors = _atomic_sectors(instruction, access, properties)
+    step["least_written"] = access.sectors / step["lines"] * sectors
+
+
+def _common_store_clocks(access: Access, properties: DeviceProperties) -> float:
+    """SM clocks from a store to the next one, where all warps store to one sector.
+
+    The first store of a warp takes longer than those that follow it closely.
+    """
+    first = max(_FIRST_COMMON_STORE_S - _COMMON_STORE_S, 0.0) / max(access.times, 1.0)
+    return access.common * (_COMMON_STORE_S + first) * (clock_hz(properties) or 0.0)
 
 
 def _atomic_clocks(

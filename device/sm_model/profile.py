@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from memlab.device.emulator.machine.barrier_log import BarrierOperations
 from memlab.device.machine_code.instructions import MachineCode
 from memlab.device.machine_code.retries import SharedAdditions
+from memlab.device.machine_code.runtime_calls import RuntimeCall
 from memlab.device.properties import SECTOR_BYTES
 from memlab.device.sm_model.flows import Flow
 
@@ -41,6 +42,9 @@ class Access:
         slice_passes: Of an atomic, the passes in the slice of the L2 that all blocks use most.
         sector_passes: Of an atomic, the passes in the sector that all blocks use most.
         atomic_regions: Regions of 1 KiB that the atomics of all blocks use; 0 for many.
+        common: Of a store, the share of the requests that go to one sector which all blocks store
+            to.
+        times: Of such a store, the requests of each warp.
         remote: The share of the requests that go to shared memory of another block of the cluster;
             the figures above are of the others.
         remote_sectors: 32-byte sectors of such a request.
@@ -69,6 +73,8 @@ class Access:
     slice_passes: float = 0.0
     sector_passes: float = 0.0
     atomic_regions: float = 0.0
+    common: float = 0.0
+    times: float = 1.0
     remote: float = 0.0
     remote_sectors: float = 0.0
     repeated: tuple[float, ...] = ()
@@ -116,6 +122,8 @@ class LaunchProfile:
         unequal: The work of each warp; None if that is not known, or all did about as much.
         walks: The lines of constant memory that each warp of a block reads one after the other,
             numbered from 0; empty where no table of constants is read.
+        runtime_calls: The calls of functions that the driver adds, by the position of their
+            instruction.
     """
 
     code: MachineCode
@@ -134,3 +142,4 @@ class LaunchProfile:
     cluster_blocks: int = 1
     unequal: UnequalWork | None = None
     walks: tuple[NDArray[np.int64], ...] = ()
+    runtime_calls: Mapping[int, RuntimeCall] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from memlab.device.emulator.codegen.records import Pointer, Record
 from memlab.device.emulator.models.repeated_stores import FARTHEST_STORE
+from memlab.device.machine_code.runtime_calls import RUNTIME_FUNCTIONS
 from memlab.device.properties import SHARED_BANKS
 
 SCHEDULERS = 4
@@ -28,6 +29,8 @@ GROUPS = 8
 """Groups of asynchronous copies that a warp has under way; an older one counts as complete."""
 PHASES = 8
 """Phases of a barrier that are known; an older one counts as complete."""
+FUNCTIONS = len(RUNTIME_FUNCTIONS)
+"""Functions of the driver, whose calls by several warps wait for each other."""
 STALLS = 14
 """Reasons of `Stall`."""
 NEIGHBOURS = 8.0
@@ -129,9 +132,12 @@ class Step(Record):
     written: float  # bytes that DRAM writes sooner or later for each sector
     sector_bytes: float  # of each sector, that it writes
     part_written: float  # sectors that the L2 takes the time of where it writes parts of them
+    rewritten: float  # times that a sector takes of the L2 as one that was not stored before
     repeats: int  # 1 for a store of which `repeated` has an item
     repeated: Annotated[Pointer[float], FARTHEST_STORE]  # as in `Access`
-    serial: float  # clocks that the L2 is busy with an atomic's operations on one address
+    serial: float  # clocks in which an atomic, or a call of the driver, lets the SM make no other
+    call: float  # clocks that a function of the driver takes, which it calls; 0 for none
+    called: int  # the number of that function
     remote: float  # share of its requests that go to shared memory of another block
     remote_sectors: float  # 32-byte sectors of one of these
     remote_latency: float  # clocks from the last of them to the result
@@ -358,6 +364,7 @@ class Machine(Record):
     store_port_free: float
     remote_free: float  # the network to the other SMs
     atomic_free: float  # when the sector that all atomics want is free
+    call_free: Annotated[Pointer[float], FUNCTIONS]  # when each can be called
     dram_free: float
     dram_load: float  # clocks of DRAM's time at its peak, in the window
     dram_seen: float  # when that was

@@ -51,7 +51,7 @@ def empty_steps(count: int) -> Steps:
     steps["write"] = steps["read"] = steps["bank"] = steps["site"] = NONE
     steps["curve"] = steps["adding"] = steps["walked"] = NONE
     steps["far"], steps["sector_bytes"] = NONE, SECTOR_BYTES
-    steps["awaited_share"] = 1.0
+    steps["awaited_share"] = steps["rewritten"] = 1.0
     return steps
 
 

@@ -912,7 +912,7 @@ def _store(m: Machine, warp: Warp, step: Step, begin: float) -> float:
         last = start + passed * left * m.store_port_sector_clocks
         leaving, m.store_port_free = sooner(leaving, start), last
         m.left_sectors += step.sectors * left
-        written = (step.part_written if is_part else whole) * left
+        written = (step.part_written if is_part else whole) * left * step.rewritten
         m.write_free = later(start, m.write_free) + written * m.write_sector_clocks
         if step.unit == _MEMORY:
             queued = m.queued_lines * (last - start) / (step.lines * left)
@@ -923,7 +923,17 @@ def _store(m: Machine, warp: Warp, step: Step, begin: float) -> float:
     end = later(last, m.write_free)
     _write_to_dram(m, step, end)
     m.drained = later(m.drained, last)
+    if unlikely(step.serial > 0.0):
+        _meet_stores(m, step, last)
     return m.store_port_free
+
+
+@compiled(inline=False)
+def _meet_stores(m: Machine, step: Step, begin: float) -> None:
+    """Let the L2 take a store that all warps make to one sector after the others."""
+    m.atomic_free = later(m.atomic_free, begin) + step.serial
+    m.l1_free = later(m.l1_free, m.atomic_free - m.backlog)
+    m.drained = later(m.drained, m.atomic_free)
 
 
 @compiled(inline=False)
@@ -958,6 +968,10 @@ def _atomic(m: Machine, step: Step, begin: float) -> float:
 def _advance(m: Machine, number: int, warp: Warp, step: Step, clock: float) -> None:
     """Go to the next instruction of a warp's path."""
     then, own = clock + float(max(step.stall, 1)) + step.resolving, warp.step
+    if unlikely(step.call > 0.0):
+        free = later(m.call_free[step.called], clock) + step.serial
+        m.call_free[step.called] = free
+        then = later(then + step.call, free)
     warp.step += 1
     if warp.step == warp.stop and warp.tries:
         if warp.tries > 1:

@@ -1,4 +1,4 @@
-"""How much of the work of atomics falls to one slice of the L2, by which all SMs wait.
+"""How much of the work of atomics and stores falls to one slice of the L2, by which all SMs wait.
 
 The slices of the L2 execute atomics. A slice takes the sectors of a request one after the other,
 and a sector as many times (*passes*) as lanes have the same address. Measured on an H200
@@ -7,6 +7,7 @@ and a sector as many times (*passes*) as lanes have the same address. Measured o
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,16 +57,46 @@ def atomic_contention(
     Returns:
         The contention of each atomic, by its position in the program.
     """
+    return {
+        place: _contention(trace, accesses, block)
+        for place, accesses, block in _accesses(program, ATOMIC_KINDS, trace, blocks)
+    }
+
+
+def common_stores(program: Program, trace: GlobalAccesses, blocks: IntArray) -> dict[int, float]:
+    """Find the sector that the recorded blocks store to most, for each store.
+
+    Args:
+        program: The program.
+        trace: The accesses of the blocks.
+        blocks: As of `atomic_contention`.
+
+    Returns:
+        The share of a store's requests that go to that sector, by its position in the program;
+        without those of which no sector is common to the blocks.
+    """
+    found = {}
+    for place, accesses, block in _accesses(program, ("store",), trace, blocks):
+        count = trace.count[accesses]
+        of_block, once = np.repeat(block, count), np.ones(int(count.sum()))
+        share = _most_used(sectors_of(trace, accesses), once, of_block, np.bincount(block))
+        if share:
+            found[place] = share
+    return found
+
+
+def _accesses(
+    program: Program, kinds: Sequence[str], trace: GlobalAccesses, blocks: IntArray
+) -> Iterator[tuple[int, IntArray, IntArray]]:
+    """The position of each instruction of some kinds, its accesses, and the block of each."""
     _, distinct = np.unique(blocks, axis=0, return_index=True)
     block = trace.warp // (trace.warps // len(blocks))
     index = trace.index[trace.event]
-    found = {}
     for place, step in enumerate(program.steps):
-        if step.row.kind in ATOMIC_KINDS:
+        if step.row.kind in kinds:
             accesses = np.flatnonzero((index == place) & np.isin(block, distinct))
             if len(accesses):
-                found[place] = _contention(trace, accesses, block[accesses])
-    return found
+                yield place, accesses, block[accesses]
 
 
 def _contention(trace: GlobalAccesses, accesses: IntArray, block: IntArray) -> AtomicContention:

@@ -1,0 +1,108 @@
+"""Functions that the driver adds to a kernel: `printf`, `malloc` and `free`.
+
+Their machine code is in no cubin. The figures here are those of an H200 (driver 580.159.04): calls
+by some lanes of some warps, of `printf` with 5 characters and no number
+(`benchmarks/runtime_calls.cu`, `tests/data/h200-runtime-calls.csv`). A character more takes 16
+instructions. Warps that allocate at the same time execute up to 30 times as many instructions as
+one, since they wait for each other; those are not counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memlab.device.emulator.machine.tally import Tally
+from memlab.device.emulator.program.program import Program
+from memlab.device.machine_code.instructions import MachineCode
+
+RUNTIME = "runtime"
+"""In place of a pipe: their instructions, of which the pipes were not measured."""
+
+
+@dataclass(frozen=True)
+class RuntimeFunction:
+    """What a call of such a function takes.
+
+    Attributes:
+        call_s: The time of a call by one lane.
+        further_lane_s: The time that each further lane of the warp takes.
+        first_call_s: What the first call of a launch takes longer: its code is in no cache.
+        serial_s: The time from a call to the next one, where many warps call.
+        further_lane_serial_s: What each further lane adds to it.
+        instructions: Instructions of a lane that calls alone; 0 where they are not counted.
+        further_lane_instructions: What each further lane adds to those of the warp.
+        together_instructions: What each further lane adds to those of each lane.
+    """
+
+    call_s: float
+    further_lane_s: float
+    first_call_s: float
+    serial_s: float
+    further_lane_serial_s: float
+    instructions: float = 0.0
+    further_lane_instructions: float = 0.0
+    together_instructions: float = 0.0
+
+
+RUNTIME_FUNCTIONS = {
+    "vprintf": RuntimeFunction(20.6e-6, 0.10e-6, 6.5e-6, 2.25e-6, 0.25e-6, 6878.0, 15.0, 11.75),
+    "malloc": RuntimeFunction(8.7e-6, 1.73e-6, 21.9e-6, 2.6e-6, 0.05e-6),
+    "free": RuntimeFunction(7.6e-6, 0.34e-6, 10.2e-6, 7.9e-6, 0.03e-6),
+}
+"""The functions, by the names that the PTX calls them."""
+
+
+@dataclass(frozen=True)
+class RuntimeCall:
+    """The calls of such a function by one instruction.
+
+    Attributes:
+        function: The function.
+        warps: Warps that call it.
+        lanes: Lanes of each that do so, in the mean.
+    """
+
+    function: RuntimeFunction
+    warps: int
+    lanes: float
+
+    @property
+    def call_s(self) -> float:
+        """The time of a call whose code is in the caches."""
+        return self.function.call_s + (self.lanes - 1) * self.function.further_lane_s
+
+    @property
+    def serial_s(self) -> float:
+        """The time from a call to the next one, where many warps call."""
+        return self.function.serial_s + (self.lanes - 1) * self.function.further_lane_serial_s
+
+    @property
+    def warp_instructions(self) -> float:
+        """The function's instructions, summed over warps."""
+        further = (self.lanes - 1) * self.function.further_lane_instructions
+        return self.warps * (self.function.instructions + further)
+
+    @property
+    def thread_instructions(self) -> float:
+        """The function's instructions, summed over threads."""
+        further = (self.lanes - 1) * self.function.together_instructions
+        return self.warps * self.lanes * (self.function.instructions + further)
+
+
+def runtime_calls(program: Program, tally: Tally) -> dict[int, RuntimeCall]:
+    """The calls of such functions in a launch, by their line of the PTX."""
+    calls = {}
+    for step, warps, lanes in zip(program.steps, tally.warps, tally.lanes, strict=True):
+        function = RUNTIME_FUNCTIONS.get(step.instruction.opcode)
+        if function is not None and warps:
+            calls[step.instruction.ptx_line] = RuntimeCall(function, warps, lanes / warps)
+    return calls
+
+
+def calls_in(code: MachineCode, calls: dict[int, RuntimeCall]) -> dict[int, RuntimeCall]:
+    """The same by the positions of the machine code's instructions."""
+    return {
+        number: calls[instruction.ptx_line]
+        for number, instruction in enumerate(code.instructions)
+        if instruction.name == "CALL" and instruction.ptx_line in calls
+    }
