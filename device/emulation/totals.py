@@ -19,7 +19,6 @@ from memlab.device.emulator.program.program import (
     address_registers,
 )
 from memlab.device.emulator.program.program import instructions_in_loops as steps_in_loops
-from memlab.device.emulator.ptx.parser import Instruction
 from memlab.device.measurement import (
     FLOP_COUNTERS,
     AccessCounters,
@@ -41,9 +40,9 @@ _DIRECTIONS: dict[str, Direction] = {
     "atomic": "atomic",
     "reduce": "reduction",
 }
-_SHARED_PARTS: dict[str, Callable[[Instruction], bool]] = {
-    "shared_matrix_load": is_matrix_load,
-    "shared_async_store": is_async_copy_store,
+_SHARED_PARTS: dict[str, Callable[[DecodedInstruction], bool]] = {
+    "shared_matrix_load": lambda step: step.as_matrix or is_matrix_load(step.instruction),
+    "shared_async_store": lambda step: is_async_copy_store(step.instruction),
 }
 _ALWAYS_ATOMIC = (".exch.", ".cas.")  # ptxas has no instruction without a result for these
 
@@ -80,7 +79,7 @@ def total_counters(
         f"{part}_{name}": sum(
             column[index]
             for index, step in enumerate(program.steps)
-            if index in accesses and accesses[index][0] == "shared" and is_part(step.instruction)
+            if index in accesses and accesses[index][0] == "shared" and is_part(step)
         )
         for part, is_part in _SHARED_PARTS.items()
         for name, column in (("instructions", tally.requests), ("wavefronts", tally.wavefronts))

@@ -24,6 +24,7 @@ from memlab.device.properties import SHARED_BANK_BYTES
 
 _OTHER_INSTRUCTIONS = (is_async_copy_store, is_matrix_load, is_matrix_store)
 _NAMES = {"load": "LDS", "store": "STS"}
+_MATRIX_LOAD = "LDSM"
 _WIDTH_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 _COUNTED = ("requests", "wavefronts", "excessive")
 
@@ -45,6 +46,9 @@ def with_machine_widths(graph: FlowGraph, program: Program) -> Program:
     for index, step in enumerate(steps):
         if not _is_merged_alone(step):
             continue
+        if _loads_matrices(step, by_line):
+            steps[index] = replace(step, as_matrix=True, counted_bytes=SHARED_BANK_BYTES)
+            continue
         found = [
             (depth[block], _width_bytes(access))
             for block, access in by_line.get(step.instruction.ptx_line, ())
@@ -55,6 +59,18 @@ def with_machine_widths(graph: FlowGraph, program: Program) -> Program:
         width = widths.most_common(1)[0][0] if widths else 0
         steps[index] = replace(step, counted_bytes=width)
     return replace(program, steps=tuple(steps))
+
+
+def _loads_matrices(
+    step: DecodedInstruction, by_line: Mapping[int, list[tuple[int, MachineInstruction]]]
+) -> bool:
+    """Whether the machine code loads an instruction's words as rows of matrices.
+
+    So it does for `wmma.load`: an `LDSM` for several of the loads that stand for it, of 8 rows
+    each.
+    """
+    found = {access.name for _, access in by_line.get(step.instruction.ptx_line, ())}
+    return step.row.kind == "load" and found == {_MATRIX_LOAD}
 
 
 def _with_turns(graph: FlowGraph, program: Program) -> Program:
@@ -145,12 +161,16 @@ def count_machine_accesses(executed: ExecutedCode, program: Program, tally: Tall
         program: The program, with the machine code's widths.
         tally: The counts of the program, which are changed.
     """
-    by_line = _accesses_by_line(executed.graph)
+    by_line, first = _accesses_by_line(executed.graph), dict[int, int]()
     for index, step in enumerate(program.steps):
         found = by_line.get(step.instruction.ptx_line, ())
         if not found or not _is_merged_alone(step) or not tally.warps[index]:
             continue
         made = sum(float(executed.executions.block_warps[block]) for block, _ in found)
+        if step.as_matrix:
+            _count_as_first(first.setdefault(step.instruction.ptx_line, index), index, tally)
+            tally.requests[first[step.instruction.ptx_line]] = round(made)
+            continue
         if step.instruction.guard or any(access.predicate for _, access in found):
             # The hardware counts the instruction also where the predicate of all lanes is off.
             tally.requests[index] = max(tally.requests[index], round(made))
@@ -160,6 +180,15 @@ def count_machine_accesses(executed: ExecutedCode, program: Program, tally: Tall
             for name in _COUNTED:
                 column = getattr(tally, name)
                 column[index] = round(column[index] * share)
+
+
+def _count_as_first(first: int, index: int, tally: Tally) -> None:
+    """Count an access with the first one of its line, whose instruction makes both."""
+    if index != first:
+        for name in _COUNTED:
+            column = getattr(tally, name)
+            column[first] += column[index]
+            column[index] = 0
 
 
 def _is_merged_alone(step: DecodedInstruction) -> bool:
@@ -178,7 +207,7 @@ def _accesses_by_line(graph: FlowGraph) -> Mapping[int, list[tuple[int, MachineI
     found: dict[int, list[tuple[int, MachineInstruction]]] = defaultdict(list)
     for block in range(len(graph.blocks)):
         for step in graph.instructions(block):
-            if step.name in _NAMES.values():
+            if step.name in (*_NAMES.values(), _MATRIX_LOAD):
                 found[step.ptx_line].append((block, step))
     return found
 

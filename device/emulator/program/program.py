@@ -75,6 +75,8 @@ class DecodedInstruction:
             into a neighbour, or where another unit than those of loads and stores makes it.
         lanes_in_turn: Whether lanes that access one word of shared memory are served one after
             another, as they are by an addition (`ATOMS.ADD`).
+        as_matrix: Whether the machine code loads its words as rows of a matrix (`LDSM`), with those
+            of other loads of its line of the PTX.
         issue_block: The basic block of the machine code that makes an access to global memory; -1
             where it is not known.
         issue_groups: The group of each of its copies in that block: a warp issues the accesses of a
@@ -86,6 +88,7 @@ class DecodedInstruction:
     target: int = -1
     counted_bytes: int = 0
     lanes_in_turn: bool = False
+    as_matrix: bool = False
     issue_block: int = -1
     issue_groups: tuple[int, ...] = ()
 

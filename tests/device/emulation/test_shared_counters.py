@@ -57,6 +57,42 @@ def test_widths_of_accesses_are_those_of_the_machine_code() -> None:
     assert counters.shared_excessive_wavefronts == 16 * 12
 
 
+FRAGMENTS = """#include <mma.h>
+using namespace nvcuda;
+extern "C" __global__ void k(const half *in, half *out)
+{
+  __shared__ __align__(32) half rows[16 * STRIDE];
+  for (int i = threadIdx.x; i < 16 * STRIDE; i += 32) rows[i] = in[i];
+  __syncthreads();
+  wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
+  wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::row_major> b;
+  wmma::fragment<wmma::accumulator, 16, 16, 16, half> sums;
+  wmma::load_matrix_sync(a, rows, STRIDE);
+  wmma::load_matrix_sync(b, rows, STRIDE);
+  wmma::fill_fragment(sums, 0.0f);
+  wmma::mma_sync(sums, a, b, sums);
+  wmma::store_matrix_sync(out, sums, 16, wmma::mem_row_major);
+}
+"""
+
+
+@pytest.mark.parametrize(("stride", "wavefronts"), [(32, 4), (40, 1), (64, 8)])
+def test_matrices_of_wmma_are_loaded_by_rows(stride: int, wavefronts: int) -> None:
+    # Rows of 16 bytes, 8 of each of 4 matrices: 64 bytes apart, 4 of them have the same banks; 80
+    # bytes apart none; 128 bytes apart all. An H100 counted 16 wavefronts for each LDSM of 4
+    # matrices with rows of 64 bytes.
+    source = FRAGMENTS.replace("STRIDE", str(stride))
+    rows = Buffer("in", (16, stride), "float16", "in")
+    launch = launch_of(
+        source, rows, Buffer("out", (16, 16), "float16", "out"), blocks=1, threads=32
+    )
+    counters = H200.run(launch, seed=1).counters
+
+    assert counters.shared_matrix_load_instructions == 2
+    assert counters.shared_matrix_load_wavefronts == 2 * 4 * wavefronts
+    assert counters.shared_load_instructions == 2
+
+
 PRODUCTS = """extern "C" __global__ void k(float* out, int mode)
 {
   __shared__ __align__(1024) unsigned char factors[4096];
