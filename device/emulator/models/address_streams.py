@@ -63,6 +63,7 @@ class AccessStream:
         reads: Whether its bytes are needed, shape (rows,): by loads, and by atomics, which the L2
             executes.
         cached: Whether L1 keeps it, shape (rows,).
+        again: Whether several accesses through the L1 are to its line in its window, shape (rows,).
         copied: Whether a bulk copy to one block reads it, shape (rows,).
         stride: Its stride in bytes per block in x, y and z; shape (rows, 3).
         phase: The byte of its sector from which it moves by strides that are no whole sectors; else
@@ -87,6 +88,7 @@ class AccessStream:
     store: NDArray[np.bool_]
     reads: NDArray[np.bool_]
     cached: NDArray[np.bool_]
+    again: NDArray[np.bool_]
     copied: NDArray[np.bool_]
     stride: IntArray
     phase: IntArray
@@ -208,6 +210,8 @@ def build_access_stream(
     group, sector = np.divmod(distinct(group * span + (sector - lowest)), span)
     kept = _first_of_equals(table, group, sector, span)
     table, sector = table[group[kept]], sector[kept] + lowest
+    passed = np.flatnonzero(cached == 1)
+    again = _used_again(window[event[passed]], trace, access[passed], table[:, 0], sector)
     low, high = _array_bounds(sector, arrays)
     return AccessStream(
         origin=(int(blocks[0][0]), int(blocks[0][1]), int(blocks[0][2])),
@@ -217,6 +221,7 @@ def build_access_stream(
         store=table[:, 2].astype(np.bool_),
         reads=table[:, 4].astype(np.bool_),
         cached=table[:, 3].astype(np.bool_),
+        again=again,
         copied=table[:, 5].astype(np.bool_),
         stride=table[:, 6:9],
         phase=table[:, 10],
@@ -230,6 +235,28 @@ def build_access_stream(
         cacheable_share=cacheable_loads / all_loads if all_loads else 1.0,
         recorded_share=events / max(trace.seen, events, 1),
     )
+
+
+def _used_again(
+    window: IntArray, trace: GlobalAccesses, access: IntArray, of_row: IntArray, sector: IntArray
+) -> NDArray[np.bool_]:
+    """Whether several accesses are to the lines of some rows in their windows.
+
+    Args:
+        window: The windows of the accesses.
+        trace: The accesses of the chunk.
+        access: Positions of the accesses in it.
+        of_row: The windows of the rows.
+        sector: Their sectors.
+    """
+    lines = sectors_of(trace, access) // SECTORS_PER_LINE
+    number = np.repeat(np.arange(len(access)), trace.count[access])
+    begins = (np.diff(lines, prepend=-1) != 0) | (np.diff(number, prepend=-1) != 0)
+    span = int(lines.max(initial=0)) + 1
+    used = np.sort(window[number[begins]] * span + lines[begins])
+    twice = used[1:][used[1:] == used[:-1]]
+    rows = of_row * span + sector // SECTORS_PER_LINE
+    return np.isin(rows, twice)
 
 
 def _of_several_windows(group: IntArray, window: IntArray) -> IntArray:

@@ -251,7 +251,8 @@ def l1_reads(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry) 
     by_time = np.argsort(time, kind="stable")
     row, sector, time, turn = row[by_time], sector[by_time], time[by_time], turn[by_time]
     window = np.cumsum(np.diff(time, prepend=time[:1]) > 0, dtype=np.int64)
-    missed = _l1_misses(window, sector, geometry.l1_bytes, factor) & chosen[row]
+    again = stream.again[row]
+    missed = _l1_misses(window, sector, again, geometry.l1_bytes, factor) & chosen[row]
     row, turn = row[missed], turn[missed]
     # What the mean block misses. The turns behind the first stand for all blocks behind its wave.
     of_first = min(geometry.wave, busy.blocks) / busy.blocks if len(turns) > 1 else 1.0
@@ -270,15 +271,17 @@ def _sets(lines: IntArray) -> IntArray:
     return sets
 
 
-def _l1_misses(window: IntArray, sector: IntArray, l1_bytes: int, factor: int) -> NDArray[np.bool_]:
+def _l1_misses(
+    window: IntArray, sector: IntArray, again: NDArray[np.bool_], l1_bytes: int, factor: int
+) -> NDArray[np.bool_]:
     """The accesses that miss the L1, of which one set in `factor` is simulated."""
     if not l1_bytes:
         return misses(window, sector, SECTORS_PER_LINE, 0)
     windows, units = (np.ascontiguousarray(array, np.int64) for array in (window, sector))
     missed, caches = np.zeros(len(units), np.bool_), EmptyCaches()
     cache = caches.add_l1s(1, l1_bytes, factor)
-    addresses = [array.ctypes.data for array in (cache, windows, units)]
-    cache_code.function("find_l1_misses", 5)(*addresses, len(units), missed.ctypes.data)
+    addresses = [array.ctypes.data for array in (cache, windows, units, again)]
+    cache_code.function("find_l1_misses", 6)(*addresses, len(units), missed.ctypes.data)
     return missed
 
 

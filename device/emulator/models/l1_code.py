@@ -31,14 +31,25 @@ def find_sets(lines: Pointer[int], count: int, sets: Pointer[int]) -> int:
 
 @compiled(exported=True)
 def find_l1_misses(
-    cache: L1, windows: Pointer[int], units: Pointer[int], count: int, missed: Pointer[Byte]
+    cache: L1,
+    windows: Pointer[int],
+    units: Pointer[int],
+    again: Pointer[Byte],
+    count: int,
+    missed: Pointer[Byte],
 ) -> int:
-    """Mark the accesses to sectors that miss an L1. Those to one line in one window are one."""
+    """Mark the accesses to sectors that miss an L1.
+
+    Those to one line in one window are one, or two where the line is used again there.
+    """
     for number in range(count):
         line, sectors = units[number] // _SECTORS, 1 << units[number] % _SECTORS
         held = found_in_l1(cache, line)
         if held == NONE or cache.lines[held].time != windows[number]:
-            use_l1(cache, line, 0).time = windows[number]
+            place = use_l1(cache, line, 0)
+            place.time = windows[number]
+            if again[number] != 0 and place.kept == 0:
+                use_l1(cache, line, 0)
             held = found_in_l1(cache, line)
         if cache.lines[held].valid & sectors == 0:
             missed[number] = 1

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlab.device.emulator.models import address_streams, caches
-from memlab.device.emulator.models.address_streams import AccessStream, ActiveRegion
+from memlab.device.emulator.models.address_streams import AccessStream, ActiveRegion, _used_again
 from memlab.device.emulator.models.caches import CacheGeometry
 from memlab.device.emulator.models.read_merging import ReadMerging
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
@@ -92,6 +94,7 @@ def stream(
         store=np.zeros(rows, np.bool_),
         reads=np.ones(rows, np.bool_),
         cached=np.ones(rows, np.bool_),
+        again=np.zeros(rows, np.bool_),
         copied=np.zeros(rows, np.bool_),
         stride=np.array(strides).reshape(rows, 3) * SECTOR_BYTES,
         phase=np.zeros(rows, np.int64),
@@ -134,6 +137,18 @@ def geometry(**changes: int) -> CacheGeometry:
         dram_access_bytes=32,
     )
     return replace(made, **changes)
+
+
+def test_accesses_to_one_line_of_a_window_are_told_apart_from_one_of_several_sectors() -> None:
+    # Windows 0, 0 and 1: all of line 5; the last sector of it and the first one of line 6; line 5.
+    base, count = np.array([5, 5, 5]) * LINE_BYTES, np.array([4, 2, 1])
+    offsets, start = np.array([0, 1, 2, 3, 3, 4, 0]), np.array([0, 4, 6])
+    trace = cast(Any, SimpleNamespace(base=base, count=count, start=start, offsets=offsets))
+    rows = np.array([0, 0, 0, 0, 0, 1]), np.array([20, 21, 22, 23, 24, 20])
+
+    found = _used_again(np.array([0, 0, 1]), trace, np.arange(3), *rows)
+
+    assert found.tolist() == [True] * 4 + [False] * 2
 
 
 def test_affine_accesses_have_the_stride_of_the_block() -> None:

@@ -70,14 +70,15 @@ def hits_of(
 
 
 def load_lines(
-    lines: NDArray[np.int64], l1_kib: int
+    lines: NDArray[np.int64], l1_kib: int, is_used_again: bool = False
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Whether each load, of one sector, finds it in the L1, and the lines that are there then."""
     caches, missed = EmptyCaches(), np.zeros(len(lines), np.bool_)
     cache = caches.add_l1s(1, l1_kib * 1024, 1)
     sectors, windows = lines * 4, np.arange(len(lines))
-    addresses = [array.ctypes.data for array in (cache, windows, sectors)]
-    cache_code.function("find_l1_misses", 5)(*addresses, len(lines), missed.ctypes.data)
+    again = np.full(len(lines), is_used_again)
+    addresses = [array.ctypes.data for array in (cache, windows, sectors, again)]
+    cache_code.function("find_l1_misses", 6)(*addresses, len(lines), missed.ctypes.data)
     return ~missed, caches.lines[0]["number"].ravel()
 
 
@@ -98,6 +99,20 @@ def test_lines_that_replace_each_other_are_of_one_set() -> None:
     assert all(len(set(sets_of(lines))) == 1 for lines in groups)
     assert len({sets_of(lines)[0] for lines in groups}) > 12
     assert sorted(sets_of(512 * 77 + np.arange(512))) == list(range(512))
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_lines_that_are_used_again_replace_those_that_were(again: bool) -> None:
+    """Two lines of a set that were found again stay, while three others replace each other.
+
+    Unless these are used several times before the next one comes, as by several lanes and loads.
+    """
+    lines = lines_of_one_set()
+    hits, _ = load_lines(
+        np.concatenate([np.tile(lines[:2], 3), np.tile(lines[2:5], 4)]), 228, again
+    )
+
+    assert hits[6:].tolist() == [False] * 3 + [again] * 9
 
 
 @pytest.mark.parametrize("access", KINDS)
