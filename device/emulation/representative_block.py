@@ -98,7 +98,7 @@ class RepresentativeBlock:
         idle_executions: The same of a block that touches no memory; `executions` if none is known.
         region: The smallest known box of the grid that holds all blocks that touch memory.
         contention: Where the blocks' atomics meet, for each atomic, by its position.
-        common_stores: Where their stores do, as of `common_stores`.
+        common_stores: The same of their stores, as `common_stores` gives it.
         barriers: What its warps do to the `mbarrier`s in its shared memory.
         repeated_stores: The shares of the sectors of stores that their warp has just stored to, by
             the position of the store.

@@ -261,7 +261,8 @@ def _set_levels(step: Steps, access: Access, width: int) -> None:
         step["part_written"] = access.sectors * (figure_at(_PART_STORE_SECTORS, per_line) or 1.0)
     if access.repeated:
         step["repeats"], step["repeated"] = 1, access.repeated
-        step["rewritten"] += (_REWRITTEN_SECTORS - 1) * min(sum(access.repeated), 1.0)
+        if access.sector_bytes >= _MOSTLY_WHOLE_BYTES:
+            step["rewritten"] += (_REWRITTEN_SECTORS - 1) * access.repeated[0]
     step["missed"], step["dram"] = access.missed, access.dram
     step["joined"], step["joined_dram"] = access.joined, access.joined_dram
     step["l2_joined_dram"] = access.l2_joined_dram

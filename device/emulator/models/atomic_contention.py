@@ -64,7 +64,7 @@ def atomic_contention(
 
 
 def common_stores(program: Program, trace: GlobalAccesses, blocks: IntArray) -> dict[int, float]:
-    """Find the sector that the recorded blocks store to most, for each store.
+    """Find the address that the recorded blocks store to most, for each store.
 
     Args:
         program: The program.
@@ -72,15 +72,13 @@ def common_stores(program: Program, trace: GlobalAccesses, blocks: IntArray) -> 
         blocks: As of `atomic_contention`.
 
     Returns:
-        The share of a store's requests that go to that sector, by its position in the program;
-        without those of which no sector is common to the blocks.
+        The share of a store's requests that begin there, by its position in the program; without
+        those that share no address. Neighbours may share sectors that others do not store to.
     """
     found = {}
     for place, accesses, block in _accesses(program, ("store",), trace, blocks):
-        count = trace.count[accesses]
-        of_block, once = np.repeat(block, count), np.ones(int(count.sum()))
-        share = _most_used(sectors_of(trace, accesses), once, of_block, np.bincount(block))
-        if share:
+        once = np.ones(len(accesses))
+        if share := _most_used(trace.base[accesses], once, block, np.bincount(block)):
             found[place] = share
     return found
 
