@@ -44,7 +44,7 @@ INTEGER_KINDS = ("int_alu", "int_fma", "int_xu")
 """The pipes that execute integer instructions: logic, addition, shifts and comparisons; products;
 and the counts of bits."""
 
-EXPLAINING_BOUNDS = ("fp16_fma", "bf16_fma", *INTEGER_KINDS, "atomics")
+EXPLAINING_BOUNDS = ("fp16_fma", "bf16_fma", *INTEGER_KINDS, "atomics", "runtime")
 """Bounds that explain a modelled time, and enter it as its least value only."""
 
 _PIPES = {

@@ -9,6 +9,7 @@ one, since they wait for each other; those are not counted.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from memlab.device.emulator.machine.tally import Tally
@@ -87,6 +88,16 @@ class RuntimeCall:
         """The function's instructions, summed over threads."""
         further = (self.lanes - 1) * self.function.together_instructions
         return self.warps * self.lanes * (self.function.instructions + further)
+
+
+def calls_s(calls: Collection[RuntimeCall], warps: int) -> float:
+    """The time that calls take of a launch of so many warps: those of one, or all in turn."""
+    in_turn: dict[RuntimeFunction, float] = {}
+    for call in calls:
+        taken_s = call.warps * call.serial_s
+        in_turn[call.function] = in_turn.get(call.function, 0.0) + taken_s
+    of_one = sum(call.warps * call.call_s for call in calls) / warps
+    return max(of_one, *in_turn.values())
 
 
 def runtime_calls(program: Program, tally: Tally) -> dict[int, RuntimeCall]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from memlab.device import time_model
 from memlab.device.machine_code.retries import Attempts
+from memlab.device.machine_code.runtime_calls import RUNTIME, calls_s
 from memlab.device.measurement import Occupancy, Time
 from memlab.device.properties import DeviceProperties
 from memlab.device.sm_model import unequal_work
@@ -300,9 +301,12 @@ def model_time(
     kinds = found.steps["kind"][found.steps["issued"] > 0]
     if np.isin(kinds, (Kind.STORE, Kind.ATOMIC, Kind.COPY_OUT)).any():
         seconds += properties.store_completion_s or 0.0
-    called = {call.function for call in profile.runtime_calls.values()}
-    seconds += sum(function.first_call_s for function in called)
+    calls = profile.runtime_calls.values()
+    seconds += sum(function.first_call_s for function in {call.function for call in calls})
     by_counters = time_model.model_time(work, occupancy, properties)
-    bounds = {name: min(bound, seconds) for name, bound in by_counters.bounds_s.items()}
+    bounds = dict(by_counters.bounds_s)
+    if calls:
+        bounds[RUNTIME] = calls_s(calls, work.blocks * len(profile.active))
+    bounds = {name: min(bound, seconds) for name, bound in bounds.items()}
     time = Time(median_s=seconds, provenance="modelled", bounds_s=bounds, left_out=found.left_out)
     return time, found.steps
