@@ -46,9 +46,30 @@ class RuntimeFunction:
 
 
 RUNTIME_FUNCTIONS = {
-    "vprintf": RuntimeFunction(20.6e-6, 0.10e-6, 6.5e-6, 2.25e-6, 0.25e-6, 6878.0, 15.0, 11.75),
-    "malloc": RuntimeFunction(8.7e-6, 1.73e-6, 21.9e-6, 2.6e-6, 0.05e-6),
-    "free": RuntimeFunction(7.6e-6, 0.34e-6, 10.2e-6, 7.9e-6, 0.03e-6),
+    "vprintf": RuntimeFunction(
+        call_s=20.6e-6,
+        further_lane_s=0.10e-6,
+        first_call_s=6.5e-6,
+        serial_s=2.25e-6,
+        further_lane_serial_s=0.25e-6,
+        instructions=6878.0,
+        further_lane_instructions=15.0,
+        together_instructions=11.75,
+    ),
+    "malloc": RuntimeFunction(
+        call_s=8.7e-6,
+        further_lane_s=1.73e-6,
+        first_call_s=21.9e-6,
+        serial_s=2.6e-6,
+        further_lane_serial_s=0.05e-6,
+    ),
+    "free": RuntimeFunction(
+        call_s=7.6e-6,
+        further_lane_s=0.34e-6,
+        first_call_s=10.2e-6,
+        serial_s=7.9e-6,
+        further_lane_serial_s=0.03e-6,
+    ),
 }
 """The functions, by the names that the PTX calls them."""
 
