@@ -375,12 +375,12 @@ def _set_atomic(
 
 
 def _common_store_clocks(access: Access, properties: DeviceProperties) -> float:
-    """SM clocks from a store to the next one, where all warps store to one sector.
+    """SM clocks from a store to the next one, where all warps store to one address.
 
     The first store of a warp takes longer than those that follow it closely.
     """
-    first = max(_FIRST_COMMON_STORE_S - _COMMON_STORE_S, 0.0) / max(access.times, 1.0)
-    return access.common * (_COMMON_STORE_S + first) * (clock_hz(properties) or 0.0)
+    further = (_FIRST_COMMON_STORE_S - _COMMON_STORE_S) / max(access.times, 1.0)
+    return access.common * (_COMMON_STORE_S + further) * (clock_hz(properties) or 0.0)
 
 
 def _atomic_clocks(

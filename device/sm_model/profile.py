@@ -42,8 +42,8 @@ class Access:
         slice_passes: Of an atomic, the passes in the slice of the L2 that all blocks use most.
         sector_passes: Of an atomic, the passes in the sector that all blocks use most.
         atomic_regions: Regions of 1 KiB that the atomics of all blocks use; 0 for many.
-        common: Of a store, the share of the requests that go to one sector which all blocks store
-            to.
+        common: Of a store, the share of the requests that go to one address, to which all blocks
+            store.
         times: Of such a store, the requests of each warp.
         remote: The share of the requests that go to shared memory of another block of the cluster;
             the figures above are of the others.
