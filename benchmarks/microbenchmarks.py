@@ -242,8 +242,12 @@ def measure(name: str, folder: Path) -> int:
 
 
 def main(folder: Path, names: Sequence[str]) -> int:
-    """Run the programs of some names, or all; return 1 where one of them failed."""
-    return max(measure(name, folder) for name in names or (*TIMED, *COUNTED))
+    """Run the programs of some names, or all; return 1 where one failed, 2 for an unknown name."""
+    known = (*TIMED, *COUNTED)
+    if unknown := [name for name in names if name not in known]:
+        print(f"no such program: {unknown[0]}; there are {', '.join(known)}", file=sys.stderr)
+        return 2
+    return max(measure(name, folder) for name in names or known)
 
 
 if __name__ == "__main__":
