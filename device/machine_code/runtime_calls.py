@@ -9,6 +9,7 @@ one, since they wait for each other; those are not counted.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -123,12 +124,18 @@ def calls_s(calls: Collection[RuntimeCall], warps: int) -> float:
 
 def runtime_calls(program: Program, tally: Tally) -> dict[int, RuntimeCall]:
     """The calls of such functions in a launch, by their line of the PTX."""
-    calls = {}
+    functions, all_warps, all_lanes = {}, Counter[int](), Counter[int]()
     for step, warps, lanes in zip(program.steps, tally.warps, tally.lanes, strict=True):
         function = RUNTIME_FUNCTIONS.get(step.instruction.opcode)
         if function is not None and warps:
-            calls[step.instruction.ptx_line] = RuntimeCall(function, warps, lanes / warps)
-    return calls
+            line = step.instruction.ptx_line  # of several steps, where its function was inlined
+            functions[line] = function
+            all_warps[line] += warps
+            all_lanes[line] += lanes
+    return {
+        line: RuntimeCall(function, all_warps[line], all_lanes[line] / all_warps[line])
+        for line, function in functions.items()
+    }
 
 
 def calls_in(code: MachineCode, calls: dict[int, RuntimeCall]) -> dict[int, RuntimeCall]:

@@ -73,3 +73,18 @@ def test_instructions_of_printf_are_counted(shape: Shape) -> None:
     assert counted.warp_instructions == pytest.approx(int(known["warp_instructions"]), rel=0.01)
     assert counted.thread_instructions == pytest.approx(int(known["thread_instructions"]), rel=0.02)
     assert sum(counted.by_pipe.values()) == pytest.approx(counted.warp_instructions, abs=20)
+
+
+def test_calls_by_a_function_that_is_called_twice_are_added_up() -> None:
+    source = memlab.source(
+        """
+__device__ __noinline__ void say() { printf("text\\n"); }
+extern "C" __global__ void k(unsigned *out) { say(); out[threadIdx.x] = 1; say(); }
+""",
+        "k",
+    )
+    run = memlab.run(source, grid=1, block=32, args=[memlab.out(32, np.uint32)], device="h200")
+
+    twice = 2 * int(measured("printf 5", (1, 32, 32, 1))["warp_instructions"])
+    assert run.measurement.instructions.warp_instructions == pytest.approx(twice, rel=0.01)
+    assert run.measurement.instructions.by_pipe["runtime"] == pytest.approx(twice, rel=0.01)
