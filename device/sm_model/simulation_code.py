@@ -924,16 +924,18 @@ def _store(m: Machine, warp: Warp, step: Step, begin: float) -> float:
     _write_to_dram(m, step, end)
     m.drained = later(m.drained, last)
     if unlikely(step.serial > 0.0):
-        _meet_stores(m, step, last)
+        _operate_in_turn(m, step, last)
     return m.store_port_free
 
 
 @compiled(inline=False)
-def _meet_stores(m: Machine, step: Step, begin: float) -> None:
-    """Let the L2 take a store that all warps make to one sector after the others."""
-    m.atomic_free = later(m.atomic_free, begin) + step.serial
-    m.l1_free = later(m.l1_free, m.atomic_free - m.backlog)
-    m.drained = later(m.drained, m.atomic_free)
+def _operate_in_turn(m: Machine, step: Step, begin: float) -> float:
+    """Let the L2 take a request to a place that all warps want; return when it has."""
+    end = later(m.atomic_free, begin) + step.serial
+    m.atomic_free = end
+    m.l1_free = later(m.l1_free, end - m.backlog)
+    m.drained = later(m.drained, end)
+    return end
 
 
 @compiled(inline=False)
@@ -948,11 +950,7 @@ def _copy_out(m: Machine, step: Step, begin: float) -> float:
 @compiled(inline=False)
 def _atomic(m: Machine, step: Step, begin: float) -> float:
     """Operate on sectors at the L2; return when the old values of all lines are there."""
-    end = _write(m, step, begin + step.passes)
-    m.atomic_free = later(m.atomic_free, end) + step.serial
-    end = m.atomic_free
-    m.l1_free = later(m.l1_free, end - m.backlog)
-    m.drained = later(m.drained, end)
+    end = _operate_in_turn(m, step, _write(m, step, begin + step.passes))
     done, left, per_line = end, step.lines, step.sectors / step.lines
     while left > 0.0:
         part = sooner(left, 1.0)

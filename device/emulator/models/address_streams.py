@@ -200,6 +200,9 @@ def build_access_stream(
     table = np.column_stack([*columns, issued[event]])
     count_of_access, sector = trace.count[access], sectors_of(trace, access)
     loads = store == 0
+    passed = cached == 1
+    lines = sector[np.repeat(passed, count_of_access)] // SECTORS_PER_LINE
+    used = _lines_used_again(window[event][passed], count_of_access[passed], lines)
     all_loads = int(count_of_access[loads].sum())
     cacheable_loads = int(count_of_access[loads & (cached == 1)].sum())
     # Sorting whole rows is slow: number the distinct rows of the accesses, then sort pairs.
@@ -210,8 +213,6 @@ def build_access_stream(
     group, sector = np.divmod(distinct(group * span + (sector - lowest)), span)
     kept = _first_of_equals(table, group, sector, span)
     table, sector = table[group[kept]], sector[kept] + lowest
-    passed = np.flatnonzero(cached == 1)
-    again = _used_again(window[event[passed]], trace, access[passed], table[:, 0], sector)
     low, high = _array_bounds(sector, arrays)
     return AccessStream(
         origin=(int(blocks[0][0]), int(blocks[0][1]), int(blocks[0][2])),
@@ -221,7 +222,7 @@ def build_access_stream(
         store=table[:, 2].astype(np.bool_),
         reads=table[:, 4].astype(np.bool_),
         cached=table[:, 3].astype(np.bool_),
-        again=again,
+        again=np.isin(_numbered_lines(table[:, 0], sector // SECTORS_PER_LINE), used),
         copied=table[:, 5].astype(np.bool_),
         stride=table[:, 6:9],
         phase=table[:, 10],
@@ -237,26 +238,23 @@ def build_access_stream(
     )
 
 
-def _used_again(
-    window: IntArray, trace: GlobalAccesses, access: IntArray, of_row: IntArray, sector: IntArray
-) -> NDArray[np.bool_]:
-    """Whether several accesses are to the lines of some rows in their windows.
+def _lines_used_again(window: IntArray, count: IntArray, lines: IntArray) -> IntArray:
+    """The lines that several accesses of a window are to, as `_numbered_lines`.
 
     Args:
-        window: The windows of the accesses.
-        trace: The accesses of the chunk.
-        access: Positions of the accesses in it.
-        of_row: The windows of the rows.
-        sector: Their sectors.
+        window: The window of each access.
+        count: How many sectors each has.
+        lines: The lines of these sectors, one access behind the other.
     """
-    lines = sectors_of(trace, access) // SECTORS_PER_LINE
-    number = np.repeat(np.arange(len(access)), trace.count[access])
+    number = np.repeat(np.arange(len(count)), count)
     begins = (np.diff(lines, prepend=-1) != 0) | (np.diff(number, prepend=-1) != 0)
-    span = int(lines.max(initial=0)) + 1
-    used = np.sort(window[number[begins]] * span + lines[begins])
-    twice = used[1:][used[1:] == used[:-1]]
-    rows = of_row * span + sector // SECTORS_PER_LINE
-    return np.isin(rows, twice)
+    used = np.sort(_numbered_lines(window[number[begins]], lines[begins]))
+    return distinct(used[1:][used[1:] == used[:-1]])
+
+
+def _numbered_lines(window: IntArray, line: IntArray) -> IntArray:
+    """One number for a window and a line."""
+    return line * _WINDOWS + window
 
 
 def _of_several_windows(group: IntArray, window: IntArray) -> IntArray:

@@ -90,11 +90,11 @@ def _accesses(
     _, distinct = np.unique(blocks, axis=0, return_index=True)
     block = trace.warp // (trace.warps // len(blocks))
     index = trace.index[trace.event]
-    for place, step in enumerate(program.steps):
-        if step.row.kind in kinds:
-            accesses = np.flatnonzero((index == place) & np.isin(block, distinct))
-            if len(accesses):
-                yield place, accesses, block[accesses]
+    is_chosen = np.array([step.row.kind in kinds for step in program.steps], np.bool_)
+    chosen = np.flatnonzero(is_chosen[index] & np.isin(block, distinct))
+    for place in np.unique(index[chosen]).tolist():
+        accesses = chosen[index[chosen] == place]
+        yield place, accesses, block[accesses]
 
 
 def _contention(trace: GlobalAccesses, accesses: IntArray, block: IntArray) -> AtomicContention:

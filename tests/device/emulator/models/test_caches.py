@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlab.device.emulator.models import address_streams, caches
-from memlab.device.emulator.models.address_streams import AccessStream, ActiveRegion, _used_again
+from memlab.device.emulator.models.address_streams import (
+    AccessStream,
+    ActiveRegion,
+    _lines_used_again,
+    _numbered_lines,
+)
 from memlab.device.emulator.models.caches import CacheGeometry
 from memlab.device.emulator.models.read_merging import ReadMerging
 from memlab.device.properties import LINE_BYTES, SECTOR_BYTES
@@ -141,14 +144,13 @@ def geometry(**changes: int) -> CacheGeometry:
 
 def test_accesses_to_one_line_of_a_window_are_told_apart_from_one_of_several_sectors() -> None:
     # Windows 0, 0 and 1: all of line 5; the last sector of it and the first one of line 6; line 5.
-    base, count = np.array([5, 5, 5]) * LINE_BYTES, np.array([4, 2, 1])
-    offsets, start = np.array([0, 1, 2, 3, 3, 4, 0]), np.array([0, 4, 6])
-    trace = cast(Any, SimpleNamespace(base=base, count=count, start=start, offsets=offsets))
-    rows = np.array([0, 0, 0, 0, 0, 1]), np.array([20, 21, 22, 23, 24, 20])
+    window, count = np.array([0, 0, 1]), np.array([4, 2, 1])
+    lines = np.array([20, 21, 22, 23, 23, 24, 20]) // LINE_SECTORS
 
-    found = _used_again(np.array([0, 0, 1]), trace, np.arange(3), *rows)
+    used = _lines_used_again(window, count, lines)
 
-    assert found.tolist() == [True] * 4 + [False] * 2
+    rows = _numbered_lines(np.array([0, 0, 0, 0, 0, 1]), np.array([5, 5, 5, 5, 6, 5]))
+    assert np.isin(rows, used).tolist() == [True] * 4 + [False] * 2
 
 
 def test_affine_accesses_have_the_stride_of_the_block() -> None:
