@@ -183,6 +183,15 @@ COUNTED = {
             "duration_ns": "gpu__time_duration.sum",
         },
     ),
+    "product_reads": Counted(
+        "products",
+        {
+            "l1_sectors": "l1tex__m_xbar2l1tex_read_sectors.sum",
+            "l2_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+            "l2_misses": "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum",
+            "duration_ns": "gpu__time_duration.sum",
+        },
+    ),
     "merged_stores": Counted(
         "stores|bursts",
         {
@@ -214,6 +223,8 @@ COUNTED = {
         {
             "warp_instructions": "smsp__inst_executed.sum",
             "thread_instructions": "smsp__thread_inst_executed.sum",
+            "l2_read_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+            "dram_read_bytes": "dram__bytes_read.sum",
             "duration_ns": "gpu__time_duration.sum",
         },
     ),
