@@ -45,6 +45,7 @@ from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.issue_groups import with_issue_groups
 from memlab.device.machine_code.listing import ListedInstruction
 from memlab.device.machine_code.retries import Attempts, SharedAdditions, retried_lines
+from memlab.device.machine_code.runtime_calls import runtime_calls, with_reads
 from memlab.device.machine_code.shared_accesses import (
     count_machine_accesses,
     loads_of_atomics,
@@ -373,6 +374,7 @@ def _model(
             counters, grid = _with_changes(again.counters, grid.counters, counters), again
             profile = describe(replace(counts, counters=counters, attempts=attempts))
     counters = _with_launch_reads(counters, launch, compiled, properties)
+    counters = with_reads(counters, runtime_calls(program, tally).values())
     work = time_model.LaunchWork(
         blocks=launch.blocks,
         counters=counters,

@@ -3,19 +3,21 @@
 Their machine code is in no cubin. The figures here are those of an H200 (driver 580.159.04): calls
 by some lanes of some warps, of `printf` with 5 characters and no number
 (`benchmarks/runtime_calls.cu`, `tests/data/h200-runtime-calls.csv`). A character more takes 16
-instructions. Warps that allocate at the same time execute up to 30 times as many instructions as
-one, since they wait for each other; those are not counted.
+instructions, and each 32 a sector of the L2. Warps that allocate at the same time execute up to 30
+times as many instructions as one, since they wait for each other; neither those nor their reads are
+counted.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.program.program import Program
 from memlab.device.machine_code.instructions import MachineCode
+from memlab.device.measurement import Counters
 
 RUNTIME = "runtime"
 """In place of a pipe: their instructions, of which the pipes were not measured."""
@@ -34,6 +36,9 @@ class RuntimeFunction:
         instructions: Instructions of a lane that calls alone; 0 where they are not counted.
         further_lane_instructions: What each further lane adds to those of the warp.
         together_instructions: What each further lane adds to those of each lane.
+        l2_read_sectors: Sectors that a warp's call reads from the L2; 0 where they are not counted.
+        l2_missed_sectors: Those of them that the L2 does not hold.
+        code_bytes: What the first call of a launch reads from DRAM.
     """
 
     call_s: float
@@ -44,6 +49,9 @@ class RuntimeFunction:
     instructions: float = 0.0
     further_lane_instructions: float = 0.0
     together_instructions: float = 0.0
+    l2_read_sectors: int = 0
+    l2_missed_sectors: int = 0
+    code_bytes: int = 0
 
 
 RUNTIME_FUNCTIONS = {
@@ -56,6 +64,9 @@ RUNTIME_FUNCTIONS = {
         instructions=6878.0,
         further_lane_instructions=15.0,
         together_instructions=11.75,
+        l2_read_sectors=3,
+        l2_missed_sectors=1,
+        code_bytes=21_500,
     ),
     "malloc": RuntimeFunction(
         call_s=8.7e-6,
@@ -63,6 +74,7 @@ RUNTIME_FUNCTIONS = {
         first_call_s=21.9e-6,
         serial_s=2.6e-6,
         further_lane_serial_s=0.05e-6,
+        code_bytes=41_500,
     ),
     "free": RuntimeFunction(
         call_s=7.6e-6,
@@ -70,6 +82,7 @@ RUNTIME_FUNCTIONS = {
         first_call_s=10.2e-6,
         serial_s=7.9e-6,
         further_lane_serial_s=0.03e-6,
+        code_bytes=19_500,
     ),
 }
 """The functions, by the names that the PTX calls them."""
@@ -136,6 +149,20 @@ def runtime_calls(program: Program, tally: Tally) -> dict[int, RuntimeCall]:
         line: RuntimeCall(function, all_warps[line], all_lanes[line] / all_warps[line])
         for line, function in functions.items()
     }
+
+
+def with_reads(counters: Counters, calls: Collection[RuntimeCall]) -> Counters:
+    """Add what calls of such functions read from the L2, and from DRAM."""
+    read = sum(call.warps * call.function.l2_read_sectors for call in calls)
+    missed = sum(call.warps * call.function.l2_missed_sectors for call in calls)
+    code_bytes = sum(function.code_bytes for function in {call.function for call in calls})
+    return replace(
+        counters,
+        lrc_read_sectors=counters.lrc_read_sectors + read,
+        l2_read_sectors=counters.l2_read_sectors + read,
+        l2_read_sector_hits=counters.l2_read_sector_hits + read - missed,
+        dram_read_bytes=counters.dram_read_bytes + code_bytes,
+    )
 
 
 def calls_in(code: MachineCode, calls: dict[int, RuntimeCall]) -> dict[int, RuntimeCall]:

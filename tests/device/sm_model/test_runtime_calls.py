@@ -75,6 +75,26 @@ def test_instructions_of_printf_are_counted(shape: Shape) -> None:
     assert sum(counted.by_pipe.values()) == pytest.approx(counted.warp_instructions, abs=20)
 
 
+@pytest.mark.parametrize("shape", [(1, 32, 1, 1), (1, 32, 1, 16), (1, 32, 32, 4)])
+def test_reads_of_printf_are_counted(shape: Shape) -> None:
+    """Reads of a warp. Those of others at the same time are merged with them, or hit the L1."""
+    found, known = modelled("printf 5", shape).counters, measured("printf 5", shape)
+
+    assert found.l2_read_sectors == pytest.approx(int(known["l2_read_sectors"]), abs=1)
+    assert found.lrc_read_sectors == found.l2_read_sectors
+    assert found.dram_read_bytes == pytest.approx(int(known["dram_read_bytes"]), rel=0.2)
+
+
+@pytest.mark.parametrize(("call", "within"), [("malloc", 0.1), ("malloc free", 0.3)])
+def test_the_code_of_calls_is_read_from_dram(call: str, within: float) -> None:
+    """`malloc` and `free` have some code in common, which is counted twice."""
+    shape = (1, 32, 1, 1)
+
+    found = modelled(call, shape).counters.dram_read_bytes
+
+    assert found == pytest.approx(int(measured(call, shape)["dram_read_bytes"]), rel=within)
+
+
 def test_calls_by_a_function_that_is_called_twice_are_added_up() -> None:
     source = memlab.source(
         """
