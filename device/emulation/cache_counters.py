@@ -261,7 +261,7 @@ def suit_blocks(
         geometry = replace(geometry, merged_later=(), paces=None)
     elif together > _MOST_RESIDENT:
         geometry = replace(geometry, reads=None, paces=None)
-    elif not geometry.multiprocessors <= blocks <= caches.MERGED_WAVES * geometry.wave:
+    elif blocks > caches.MERGED_WAVES * geometry.wave:
         geometry = replace(geometry, reads=None)
     issue = counters.warp_instructions / SCHEDULERS / blocks
     clocks = max(issue, _pass_clocks(counters, blocks))
@@ -270,7 +270,14 @@ def suit_blocks(
         geometry.reads, clocks * geometry.resident_blocks, geometry.wave
     )
     reads, paces = (
-        each and replace(each, block_clocks=clocks, between_barriers=waits, in_turn=in_turn)
+        each
+        and replace(
+            each,
+            block_clocks=clocks,
+            between_barriers=waits,
+            in_turn=in_turn,
+            partitions=geometry.l2_partitions if together == 1 else 1,
+        )
         for each in (geometry.reads, geometry.paces)
     )
     return replace(geometry, reads=reads, paces=paces, in_order=in_order)

@@ -528,3 +528,9 @@ def wrap_sectors(sector: IntArray, low: IntArray, lines: IntArray, size: IntArra
     position = sector - low + lines * SECTORS_PER_LINE
     shifted: IntArray = low + position % (size * SECTORS_PER_LINE)
     return shifted
+
+
+def hash_lines(lines: IntArray) -> NDArray[np.uint32]:
+    """Scatter line numbers, so that sampling takes an even share of any stride."""
+    mixed = lines.view(np.uint64) * np.uint64(0x9E37_79B9_7F4A_7C15)
+    return (mixed >> np.uint64(40)).astype(np.uint32)

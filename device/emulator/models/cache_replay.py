@@ -34,9 +34,9 @@ from memlab.device.emulator.codegen.layout import LOCAL_LINES
 from memlab.device.emulator.codegen.records import dtype_of
 from memlab.device.emulator.isa.asynchronous.bulk_copies import is_bulk_access, is_multicast
 from memlab.device.emulator.models import cache_code
-from memlab.device.emulator.models.address_streams import SECTORS_PER_LINE, IntArray
+from memlab.device.emulator.models.address_streams import SECTORS_PER_LINE, IntArray, hash_lines
 from memlab.device.emulator.models.cache_records import HASH_BITS
-from memlab.device.emulator.models.caches import MERGED_WAVES, CacheGeometry, hash_lines
+from memlab.device.emulator.models.caches import MERGED_WAVES, CacheGeometry
 from memlab.device.emulator.models.empty_caches import EmptyCaches
 from memlab.device.emulator.models.read_merging import (
     DURATION_DEVIATION,

@@ -27,6 +27,7 @@ from memlab.device.emulator.models.address_streams import (
     IntArray,
     distinct,
     distinct_rows,
+    hash_lines,
     shift_by_data,
     shifts_of,
     translate_sectors,
@@ -679,9 +680,3 @@ def _batches(rows: IntArray, shifts: IntArray) -> Iterator[IntArray]:
     step = max(1, _LARGEST_BATCH // max(len(rows), 1))
     for start in range(0, len(shifts) if len(rows) else 0, step):
         yield shifts[start : start + step]
-
-
-def hash_lines(lines: IntArray) -> NDArray[np.uint32]:
-    """Scatter line numbers, so that sampling takes an even share of any stride."""
-    mixed = lines.view(np.uint64) * np.uint64(0x9E37_79B9_7F4A_7C15)
-    return (mixed >> np.uint64(40)).astype(np.uint32)

@@ -98,19 +98,23 @@ class Merging(Record):
     memory_rests: Pointer[float]  # the same of lines in DRAM
     work: Pointer[float]  # by read: clocks that its reader computes after the round, alone
     cached: Pointer[Byte]  # by read: whether the L1 can have it; else it is known to miss
+    homes: Pointer[Byte]  # by read: the partition of the L2 in front of its memory
+    partitions: int
     place_count: int
     under_way: Pointer[UnderWay]  # by group and place
     held: Pointer[Held]  # a table of hashes
     held_bits: int  # of the number of its entries
-    arrivals: Pointer[float]  # by unit: when the L2 has it; negative for never asked
+    arrivals: Pointer[float]  # by unit: when its home in the L2 has it; negative for never asked
+    copies: Pointer[float]  # by place: when the other partition has it; negative for never asked
     normals: Pointer[float]  # of the standard normal distribution, used in turn
     normal_count: int
     normals_used: int
     most_readers: int
     coalescer_clocks: float  # the way to the coalescer and back
-    latency: float  # of the L2, clocks
+    latency: float  # of the reader's partition of the L2, clocks
     deviation: float
-    memory_latency: float  # of DRAM, clocks
+    way_between: float  # from one partition to the other and back, clocks
+    memory_latency: float  # of DRAM behind the reader's partition, clocks
     memory_deviation: float
     pace_deviation: float  # of the clocks that one computes, relative, by each other that does
     start_clocks: float  # between starts of blocks
@@ -190,16 +194,23 @@ def ask(state: Merging, number: int, time: float, read: int) -> float:
         other.readers += 1
         return later(other.arrival, time + state.coalescer_clocks)
     state.read[wave] += sectors
-    held, way_back = state.arrivals[unit], state.latency / 2.0
+    way_back, further = state.latency / 2.0, 0.0
+    held = state.arrivals[unit]
+    if group % state.partitions != state.homes[read]:
+        further = state.way_between
+        if state.copies[place] >= 0.0:
+            held, further = state.copies[place], 0.0
     if held < 0.0:
-        drawn = state.memory_latency + state.memory_deviation * normal(state)
+        drawn = state.memory_latency + further + state.memory_deviation * normal(state)
         first = time + later(drawn, state.latency)
         other.arrival = first + state.memory_rests[read]
-        state.arrivals[unit] = other.arrival - way_back
+        state.arrivals[unit] = first + state.memory_rests[read] - way_back - further / 2.0
     else:
-        drawn = state.latency + state.deviation * normal(state)
-        first = later(time + later(drawn, way_back), held + way_back)
+        drawn = state.latency + further + state.deviation * normal(state)
+        first = later(time + later(drawn, way_back), held + way_back + further / 2.0)
         other.arrival = first + state.rests[read]
+    if further > 0.0:
+        state.copies[place] = other.arrival - way_back
     other.readers = 1
     other.until = first - state.coalescer_clocks
     return other.arrival

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from memlab.device.emulator.codegen.records import dtype_of
 from memlab.device.emulator.models import merging_code
-from memlab.device.emulator.models.address_streams import IntArray
+from memlab.device.emulator.models.address_streams import IntArray, hash_lines
 from memlab.device.properties import DeviceProperties
 
 _EVENT, _SM, _READER, _BLOCK, _HELD, _UNDER_WAY, _MERGING = map(
@@ -67,6 +67,9 @@ class ReadMerging:
         between_barriers: Whether a round lies between two barriers. Else it is a single load.
         in_turn: Whether those on a multiprocessor advance alike, because their accesses queue for
             the L1. Else it serves the oldest.
+        partitions: Parts of the L2, each of which caches what its groups read.
+        way_between_clocks: How much later than from its own partition a reader has what the other
+            one holds.
     """
 
     units: tuple[tuple[int, int], ...]
@@ -83,6 +86,8 @@ class ReadMerging:
     block_clocks: float = 0.0
     between_barriers: bool = True
     in_turn: bool = False
+    partitions: int = 1
+    way_between_clocks: float = 0.0
 
     @classmethod
     def of(cls, properties: DeviceProperties) -> ReadMerging | None:
@@ -102,7 +107,9 @@ class ReadMerging:
         if not units or None in figures:
             return None
         rate = properties.blocks_per_clock or 1.0
-        return cls(units, *figures, 1 / rate)  # type: ignore[arg-type]
+        merging = cls(units, *figures, 1 / rate)  # type: ignore[arg-type]
+        far = properties.l2_far_latency_clocks or merging.latency_clocks
+        return replace(merging, way_between_clocks=far - merging.latency_clocks)
 
     def groups(self, blocks: int, multiprocessors: int) -> IntArray:
         """The group of the multiprocessor of each of the first blocks, one on each at most."""
@@ -213,12 +220,9 @@ def merge_reads(
         multiprocessors: How many there are.
         resident_blocks: How many blocks each of them holds.
     """
-    units, unit = np.unique(rounds.unit, return_inverse=True)
-    arrivals = np.full(len(units), -1.0)
     if len(np.unique(rounds.place)) == len(rounds.place):  # nothing is read twice
         return MergedReads(1.0, 1.0)
-    numbered = replace(rounds, unit=unit)
-    (asked, read), _ = _simulate(numbered, arrivals, merging, multiprocessors, resident_blocks)
+    (asked, read), _ = _simulate(rounds, merging, multiprocessors, resident_blocks)
     first, later = np.where(asked > 0, read / np.maximum(asked, 1e-9), 0.0).tolist()
     return MergedReads(first or 1.0, later or first or 1.0)
 
@@ -247,34 +251,38 @@ def read_times(
         lines=np.tile(lines, blocks),
         work=np.full(len(number), 1 / len(lines)),
     )
-    _, times = _simulate(rounds, np.zeros(len(number)), merging, 1, resident_blocks)
+    own = replace(merging, partitions=1)
+    _, times = _simulate(rounds, own, 1, resident_blocks, all_hit=True)
     return times.reshape(blocks, len(lines))
 
 
 def _simulate(
     rounds: ReadRounds,
-    arrivals: NDArray[np.float64],
     merging: ReadMerging,
     multiprocessors: int,
     resident_blocks: int,
+    all_hit: bool = False,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """What blocks of the first wave and later ones ask for and read, and when they do.
 
     Args:
-        rounds: The reads of blocks, whose `unit` counts from 0.
-        arrivals: When the L2 has each unit, negative for never asked; shape (units,).
+        rounds: The reads of blocks.
         merging: The coalescer, and what a block computes.
         multiprocessors: How many there are.
         resident_blocks: How many blocks each of them holds.
+        all_hit: Whether the L2 has all that is read. Else it has nothing before the launch.
 
     Returns:
         Sectors that are asked for, and that the L2 reads, shape (2, 2); and the clock of each read,
         shape (reads,).
     """
+    rounds, homes = _by_homes(rounds, merging.partitions)
     readers = len(rounds.starts) - 1
     count = readers // rounds.warps
     clocks = merging.block_clocks / rounds.warps
     places, place = np.unique(rounds.place, return_inverse=True)
+    units, unit = np.unique(rounds.unit, return_inverse=True)
+    brought = 0.0 if all_hit else -1.0
     groups = merging.groups(count, multiprocessors)
     multiprocessors = len(groups)
     computing = np.zeros((multiprocessors, resident_blocks * rounds.warps + 1), np.int32)
@@ -301,15 +309,17 @@ def _simulate(
         "blocks": blocks,
         "rounds": rounds.round.astype(np.int32),
         "places": place.astype(np.int32),
-        "units": rounds.unit.astype(np.int32),
+        "units": unit.astype(np.int32),
         "sectors": np.ascontiguousarray(rounds.sectors, _FLOAT),
         "rests": _interpolated(merging.rests, rounds.lines),
         "memory_rests": _interpolated(merging.miss_rests, rounds.lines),
         "work": rounds.work * clocks,
         "cached": cached.astype(np.uint8),
+        "homes": homes.astype(np.uint8),
         "held": np.zeros(1 << held_bits, _HELD),
         "under_way": np.zeros((int(groups.max()) + 1) * len(places), _UNDER_WAY),
-        "arrivals": arrivals,
+        "arrivals": np.full(len(units), brought),
+        "copies": np.full(len(places), brought),
         "normals": generator.standard_normal(_NORMALS),
         "asked": totals[0],
         "read": totals[1],
@@ -324,8 +334,11 @@ def _simulate(
     state["normal_count"], state["most_readers"] = _NORMALS, merging.most
     state["coalescer_clocks"] = merging.coalescer_clocks
     state["latency"], state["deviation"] = merging.latency_clocks, merging.deviation_clocks
-    state["memory_latency"] = merging.miss_clocks
-    state["memory_deviation"] = merging.miss_deviation_clocks
+    way = merging.way_between_clocks if merging.partitions > 1 else 0.0
+    # Half of what was measured came from each partition.
+    state["partitions"], state["way_between"] = merging.partitions, way
+    state["memory_latency"] = merging.miss_clocks - way / 2
+    state["memory_deviation"] = np.sqrt(max(merging.miss_deviation_clocks**2 - way**2 / 4, 0.0))
     # Each other block takes one out of step, in which the warps have equal parts.
     state["pace_deviation"] = merging.pace_deviation / rounds.warps
     state["start_clocks"] = merging.start_clocks
@@ -334,6 +347,30 @@ def _simulate(
     state["in_turn"] = merging.in_turn
     merging_code.function()(state.ctypes.data, multiprocessors)
     return totals, times
+
+
+def _by_homes(rounds: ReadRounds, partitions: int) -> tuple[ReadRounds, IntArray]:
+    """Reads of lines in one partition of the L2 each, and that partition.
+
+    Half of the lines of a wide read lie in each of two.
+    """
+    parts = np.where(rounds.lines >= partitions, partitions, 1)
+    first = np.cumsum(parts) - parts
+    read = np.repeat(np.arange(len(parts)), parts)
+    home = np.arange(len(read)) - first[read]
+    home = np.where(parts[read] > 1, home, hash_lines(rounds.unit[read]) % partitions)
+    of_read = replace(
+        rounds,
+        starts=np.append(first, len(read))[rounds.starts],
+        round=rounds.round[read],
+        place=rounds.place[read] * partitions + home,
+        unit=rounds.unit[read] * partitions + home,
+        sectors=(rounds.sectors / parts)[read],
+        lines=(rounds.lines / parts)[read],
+        work=rounds.work[read],
+        cached=None if rounds.cached is None else rounds.cached[read],
+    )
+    return of_read, home
 
 
 def _rests(latency_by_sectors: Mapping[str, float]) -> tuple[tuple[float, float], ...]:

@@ -3,7 +3,8 @@
 The tables are docs/results/h100-row-reads.csv (benchmarks/row_reads.cu) and h100-wave-reads.csv
 (benchmarks/wave_reads.cu), an H100 80GB HBM3 at 1980 MHz, driver 580.159.04, 2026-11-27, and
 h200-block-paces.csv (benchmarks/block_paces.cu), an H200 at the same clock, driver and day. And
-h100-few-blocks.csv (benchmarks/few_blocks.cu), an H100 80GB HBM3, 2026-11-28.
+h100-few-blocks.csv (benchmarks/few_blocks.cu), an H100 80GB HBM3, 2026-11-28, and
+h200-product-reads.csv (benchmarks/product_reads.cu), an H200 of the same day.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def steady(groups: tuple[int, ...], **changes: float) -> ReadMerging:
     """Blocks that start at once, and whose reads all take as long."""
     exact: dict[str, Any] = {"deviation_clocks": 0.0, "miss_deviation_clocks": 0.0}
     exact |= {"latency_clocks": 280.0, "miss_clocks": 700.0, "coalescer_clocks": 210.0}
-    exact |= {"pace_deviation": 0.0, "start_clocks": 0.0}
+    exact |= {"pace_deviation": 0.0, "start_clocks": 0.0, "partitions": 1}
     units = tuple((1, group) for group in groups)
     return replace(h100(), units=units, **(exact | changes))
 
@@ -93,6 +94,22 @@ def test_a_read_is_joined_until_its_data_is_back_at_the_coalescer(
 
     assert missed.first_wave == pytest.approx(of_misses / 2)
     assert hit.first_wave == pytest.approx((2 + of_hits) / 4)
+
+
+@pytest.mark.parametrize(("apart", "left"), [(60.0, 4), (80.0, 4.5), (220.0, 4.5), (240.0, 5)])
+def test_what_the_other_partition_holds_is_joined_for_longer(apart: float, left: float) -> None:
+    """Two blocks of group 1 read a place of two lines, which one of group 0 has brought to the L2.
+
+    The line that their own partition holds can be joined for 70 clocks, and that in the other one
+    for 160 more.
+    """
+    reads = replace(rounds_of([[7], [1, 7], [2, 7]]), lines=np.full(5, 2.0))
+    merging = steady((0, 1, 1), way_between_clocks=160.0, block_clocks=20_000.0)
+    merging = replace(merging, partitions=2, start_clocks=apart)
+
+    merged = merge_reads(reads, merging, 3, 1)
+
+    assert merged.first_wave * 5 == pytest.approx(left)
 
 
 def test_blocks_that_have_joined_a_read_stay_in_step() -> None:
@@ -340,6 +357,52 @@ def test_reads_of_warps_that_go_their_own_ways_are_merged_as_counted() -> None:
 
     assert len(errors) == 4
     assert np.abs(errors).max() < 0.25
+
+
+def product_reads(row: Mapping[str, int], clocks: float) -> ReadRounds:
+    """Of blocks that read rows of A with those of their row, and lines of B with their column."""
+    blocks, side, depth = row["blocks"], row["side"], row["depth"]
+    rounds = 1024 // depth
+    block, number = np.arange(blocks)[:, None], np.arange(rounds)
+    of_a, of_b = block // side * rounds + number, block % side * rounds + number + 2**20
+    unit_of_a = of_a if depth == 16 else of_a // 2  # which an access to DRAM of 64 bytes brings
+    return ReadRounds(
+        starts=np.arange(blocks + 1) * rounds * 2,
+        round=np.tile(np.repeat(number, 2), blocks),
+        place=np.stack([of_a, of_b], axis=-1).reshape(-1),
+        unit=np.stack([unit_of_a, of_b], axis=-1).reshape(-1),
+        sectors=np.full(blocks * rounds * 2, 16.0 * depth),
+        lines=np.tile([128.0, 4.0 * depth], blocks * rounds),
+        work=np.full(blocks * rounds * 2, 1 / rounds),
+    )
+
+
+def errors_of_products(partitions: int) -> list[float]:
+    """Errors of the reads that are left of blocks on SMs of their own."""
+    h200 = ReadMerging.of(load_datasheet("h200"))
+    assert h200 is not None
+    errors = []
+    with (REPOSITORY / "docs" / "results" / "h200-product-reads.csv").open(newline="") as file:
+        for text in csv.DictReader(file):
+            row = {name: int(value) for name, value in text.items() if name != "kernel"}
+            if row["blocks"] > SMS:
+                continue
+            waits = 1150  # of a round, for its data
+            clocks = 1024 / row["depth"] * (row["round_clocks"] - waits)
+            merging = replace(h200, block_clocks=clocks, partitions=partitions)
+            merged = merge_reads(product_reads(row, clocks), merging, SMS, 1)
+            errors.append(merged.first_wave * row["l1_sectors"] / row["l2_sectors"] - 1)
+    return errors
+
+
+def test_reads_of_products_are_merged_as_counted() -> None:
+    """Without the way between the partitions, too few are: 0.24 and 0.08."""
+    errors = errors_of_products(partitions=2)
+
+    assert len(errors) == 28
+    assert np.abs(errors).mean() < 0.14
+    assert abs(np.median(errors)) < 0.05
+    assert np.abs(errors_of_products(partitions=1)).mean() > 0.2
 
 
 def counted(table: str) -> Iterator[Mapping[str, int]]:
