@@ -17,6 +17,7 @@ from memlab.device.emulation import (
     async_copies,
     cache_counters,
     counting,
+    executed_addresses,
     representative_block,
     totals,
 )
@@ -318,6 +319,7 @@ def _model(
         block = representative_block.record_block(execution)
     block = representative_block.find_representative(execution, block, sectors, counted)
     extremes = representative_block.extreme_warps(execution)
+    hits = executed_addresses.hits_of_longest_warp(execution) if extremes else {}
     copies = async_copies.observe_copies(execution, block.stream.origin)
     additions = _additions(graph, execution, block)
     attempts = attempts_alone(additions)
@@ -354,7 +356,7 @@ def _model(
     if not isinstance(graph, DisassemblyError):
         fetches = copies.fetches_per_sector
         counts = LaunchCounts(
-            program, tally, counters, cached.levels, contention, fetches, attempts, additions
+            program, tally, counters, cached.levels, contention, fetches, attempts, additions, hits
         )
         describe = partial(
             machine_profile,

@@ -15,7 +15,7 @@ from memlab.device.emulator.codegen.layout import LOCAL_LINES
 from memlab.device.emulator.machine.line_trace import ChunkLines, LineTrace
 from memlab.device.emulator.machine.memory import KernelFault
 from memlab.device.emulator.machine.tally import Tally
-from memlab.device.emulator.models.cache_replay import LineAccesses
+from memlab.device.emulator.models.cache_replay import SECTOR_COUNTS, LineAccesses, fresh_sectors
 from memlab.device.emulator.models.caches import CacheGeometry
 from memlab.device.emulator.sampling.without_data import without_data, without_products
 from memlab.device.properties import WARP_SIZE
@@ -33,6 +33,7 @@ _LANE_COST = 100  # instructions per lane that take as long as preparing it (50 
 _LINE_COST = 40  # the same of an access to a line (20 ns), whether it is in the sample or not
 MOST_ACCESSES = 3_000_000
 """Accesses to lines that are recorded and replayed: 72 MB, 0.6 s. Of more, a sample is taken."""
+_FEWEST_LINES = 32  # of a warp's load, that tell how many of them it has read before
 _LOCAL_WORD_BYTES = 4
 _PLACES = 16  # by which a line's number is multiplied in a place
 
@@ -94,6 +95,35 @@ def record_lines_of_one_sm(
     if execution.launch.cluster_blocks > 1 or cost * len(blocks) > ONE_SM_LANE_INSTRUCTIONS:
         return None
     return _record(execution, blocks, len(blocks) * lines_per_block)
+
+
+def hits_of_longest_warp(execution: Execution) -> dict[int, float]:
+    """Execute the block of the warp that executes most again: what this warp has read before.
+
+    At last it has the L1 of its multiprocessor for itself. The launch's outputs are lost.
+
+    Returns:
+        That share of the sectors of each load, by position in the program, where it reads enough
+        lines to tell; none of blocks that wait for others.
+    """
+    work = execution.work.of_whole_grid()
+    if work is None or execution.launch.cluster_blocks > 1:
+        return {}
+    place, warp = divmod(int(work.argmax()), work.shape[1])
+    lines = _record(execution, execution.blocks[place : place + 1], 0)
+    if lines is None or lines.warp is None:
+        return {}
+    own = np.flatnonzero(lines.warp == warp)
+    own = own[np.argsort(lines.time[own], kind="stable")]
+    places, index = lines.place[own], lines.index[own]
+    fresh = SECTOR_COUNTS[fresh_sectors(places, np.arange(len(own)))]
+    sectors = SECTOR_COUNTS[places & _PLACES - 1]
+    found = {}
+    for load in np.unique(index).tolist():
+        these, row = index == load, execution.program.steps[load].row
+        if row.kind == "load" and not row.bypass_l1 and these.sum() >= _FEWEST_LINES:
+            found[load] = float(1 - fresh[these].sum() / sectors[these].sum())
+    return found
 
 
 def _record(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -62,6 +62,8 @@ class LaunchCounts:
         fetches_per_sector: How often loads fetch a sector from the L2; once if not given.
         attempts: Those of atomics that are loops in the machine code, by their line of the PTX.
         additions: What these are in a block.
+        hits_of_longest: The share of the sectors of loads that the warp that executes most has read
+            before.
     """
 
     program: Program
@@ -72,6 +74,7 @@ class LaunchCounts:
     fetches_per_sector: Mapping[int, float]
     attempts: Mapping[int, Attempts]
     additions: SharedAdditions
+    hits_of_longest: Mapping[int, float] = field(default_factory=dict)
 
     def missed_sectors(self) -> float:
         """The sectors that wait for DRAM, as the accesses of the simulation do.
@@ -80,6 +83,15 @@ class LaunchCounts:
         way to DRAM, they count one.
         """
         return sum(at.dram * self.tally.sectors[index] for index, at in self.levels.items())
+
+    @property
+    def of_longest(self) -> LaunchCounts:
+        """The same, with the levels that serve the warp that executes most."""
+        levels = dict(self.levels)
+        for index, share in self.hits_of_longest.items():
+            if index in levels:
+                levels[index] = levels[index].hitting(share)
+        return replace(self, levels=levels)
 
     @cached_property
     def structure(self) -> PtxStructure:
@@ -178,6 +190,10 @@ def machine_profile(
     if len(known) < len(flows):
         return None
     accesses = _accesses(graph.code, counts, block, launch)
+    missed_of_longest = {}
+    if counts.hits_of_longest:
+        of_longest = _accesses(graph.code, counts.of_longest, block, launch)
+        missed_of_longest = {number: access.missed for number, access in of_longest.items()}
     walks = _walk_constants(graph.code, counts, block, accesses)
     ratio = _work_ratio(block, active_share, tally, launch.blocks)
     repeats = launch.blocks * active_share * ratio
@@ -195,7 +211,7 @@ def machine_profile(
         additions=counts.additions,
         served_reads=counters.l2_read_sectors / asked if asked else 1.0,
         cluster_blocks=launch.cluster_blocks,
-        unequal=_unequal_work(graph, counts, warp_work, extremes),
+        unequal=_unequal_work(graph, counts, warp_work, extremes, missed_of_longest),
         work_ratio=ratio,
         walks=walks,
         runtime_calls=calls_in(graph.code, runtime_calls(program, tally)),
@@ -210,13 +226,16 @@ def _unequal_work(
     counts: LaunchCounts,
     warp_work: NDArray[np.int64] | None,
     extremes: tuple[WarpExecutions, WarpExecutions] | None,
+    missed_of_longest: Mapping[int, float],
 ) -> UnequalWork | None:
     if warp_work is None or extremes is None:
         return None
     least, most = (
         _flow(graph, counts, of.lanes[0], of.warps[0], of.rounds[0], of.rests[0]) for of in extremes
     )
-    return None if least is None or most is None else UnequalWork(warp_work, least, most)
+    if least is None or most is None:
+        return None
+    return UnequalWork(warp_work, least, most, missed_of_longest)
 
 
 def _flow(graph: FlowGraph, counts: LaunchCounts, *columns: NDArray[np.int64]) -> Flow | None:

@@ -91,11 +91,14 @@ class UnequalWork:
             warps), in the order of launch.
         least: What the warp that executed least did.
         most: The same of the one that executed most.
+        missed_by_most: The share of the sectors of memory instructions, by their positions, that
+            the L1 does not have of that one; as in the mean if not given.
     """
 
     executed: NDArray[np.int64]
     least: Flow
     most: Flow
+    missed_by_most: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ figures come from the simulation.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -25,7 +26,7 @@ from memlab.device.emulator.models.clocks import later, sooner
 from memlab.device.sm_model.flows import Flow
 from memlab.device.sm_model.paths import warp_path
 from memlab.device.sm_model.profile import LaunchProfile, UnequalWork
-from memlab.device.sm_model.records import SCHEDULERS
+from memlab.device.sm_model.records import NONE, SCHEDULERS
 from memlab.device.sm_model.simulation import Floats, Rates, Steps, Workload, run
 
 _NEVER = 1e30
@@ -79,7 +80,7 @@ def launch_clocks(
     lengths = np.array([profile.flows[number].instructions for number in members])
     typical = profile.flows[members[int(lengths.argmax())]]
     _, least = _clocks_alone(work.steps, unequal.least, rates)
-    _, most = _clocks_alone(work.steps, unequal.most, rates)
+    _, most = _clocks_alone(_with_misses(work.steps, unequal.missed_by_most), unequal.most, rates)
     cold, alone = _clocks_alone(work.steps, typical, rates)
     start = min(rates.first_block + cold, clocks)
     resident = -(-work.slots * len(work.active) // SCHEDULERS)
@@ -126,6 +127,16 @@ def _instructions(work: Workload, lengths: Floats) -> Floats:
     idle = np.diff(due)[:, None] < 1
     members = warps * idle + (np.arange(warps) + blocks * work.turn) % warps
     return np.asarray(lengths[members])
+
+
+def _with_misses(steps: Steps, missed: Mapping[int, float]) -> Steps:
+    """Instructions of which such shares miss the L1, at any time."""
+    changed = steps.copy()
+    for number, share in missed.items():
+        step = changed[number]
+        if share < step["missed"]:
+            step["missed"], step["curve"] = share, NONE
+    return changed
 
 
 def _clocks_alone(steps: Steps, flow: Flow, rates: Rates) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memlab.device.emulator.program.program import Program
 
@@ -49,6 +49,19 @@ class AccessLevels:
         """The shares for two hit rates, that of the L2 being of the accesses that reach it."""
         beyond = 1 - l1_hits
         return cls(l1_hits, beyond * l2_hits, beyond * (1 - l2_hits))
+
+    def hitting(self, l1: float) -> AccessLevels:
+        """The shares where the L1 serves so much if that is more, and the others what is left."""
+        if l1 <= self.l1:
+            return self
+        left = (1 - l1) / (1 - self.l1)
+        return replace(
+            self,
+            l1=l1,
+            l2=self.l2 * left,
+            dram=self.dram * left,
+            l2_joined_dram=self.l2_joined_dram * left,
+        )
 
 
 IN_L1, IN_L2 = AccessLevels(1.0, 0.0, 0.0), AccessLevels(0.0, 1.0, 0.0)

@@ -53,7 +53,8 @@ _PLACES = 1 << SECTORS_PER_LINE  # by which a line's number is multiplied in a p
 _COALESCED_LINES = 1 << 13
 """Lines that the SMs of a group can ask for at one time: a box has 256 rows at most."""
 _GROUPS = 3  # of blocks: see `ReplayedTraffic`
-_BITS = np.array([number.bit_count() for number in range(_PLACES)])
+SECTOR_COUNTS = np.array([number.bit_count() for number in range(_PLACES)])
+"""How many sectors of a line the low bits of a place name."""
 _MERGED_LINES = 400_000
 """Accesses to lines of which merged reads are simulated, about: of more, the lines are sampled."""
 _SERVED = ("requests", "accesses", "l1_hits", "memory_reads", "l2_misses")
@@ -242,7 +243,7 @@ def replay_accesses(
         "l2": l2,
     }
     if blocks is not None and blocks > len(accesses.ends):
-        arrays["fresh"] = _fresh(arrays["places"], order)
+        arrays["fresh"] = fresh_sectors(arrays["places"], order)
     for name, array in arrays.items():
         state[name] = array.ctypes.data
     state["partitions"] = geometry.l2_partitions
@@ -287,7 +288,7 @@ def _groups(blocks: int, wave: int) -> IntArray:
     return (number >= wave).astype(np.int64) + (number >= wave + others // 2)
 
 
-def _fresh(places: IntArray, order: IntArray) -> NDArray[np.uint8]:
+def fresh_sectors(places: IntArray, order: IntArray) -> NDArray[np.uint8]:
     """The sectors of each access that none before it names, a bit for each."""
     bits = max((2 * len(places) - 1).bit_length(), 1)
     table, fresh = np.full(1 << bits, -1), np.zeros(len(places), np.uint8)
@@ -367,7 +368,7 @@ def _rounds_of_blocks(
         number = number_rounds(steps, index[read].astype(np.int64), time, starts)
     else:
         number = np.cumsum(starts | (np.diff(time, prepend=-1) != 0)) - 1
-    sectors = _BITS[accesses.place[kept] & _PLACES - 1]
+    sectors = SECTOR_COUNTS[accesses.place[kept] & _PLACES - 1]
     first_reads = np.searchsorted(block, np.arange(blocks + 1))
     return ReadRounds(
         starts=first_reads,
@@ -403,7 +404,7 @@ def _rounds_of_warps(
     own = line[reads]
     own = own + reader[reads] * (int(own.max(initial=0)) + 1)
     is_cached = kinds[accesses.index] != cache_code.LOAD_BYPASSING_L1
-    fresh = _fresh(own * _PLACES + sectors[reads], np.arange(len(reads)))
+    fresh = fresh_sectors(own * _PLACES + sectors[reads], np.arange(len(reads)))
     sectors[reads] = np.where(is_cached[reads], fresh, sectors[reads])  # the others hit the L1
     kept, every = _sampled(reads[sectors[reads] > 0], accesses)
     kept = kept[np.argsort(reader[kept], kind="stable")]
@@ -429,7 +430,7 @@ def _rounds_of_warps(
         round=number,
         place=place,
         unit=_units(place, geometry),
-        sectors=_BITS[sectors[kept]].astype(np.float64),
+        sectors=SECTOR_COUNTS[sectors[kept]].astype(np.float64),
         lines=1.0 + lines * accesses.factor * every,
         work=((until - time) / mean)[number],
         warps=warps,

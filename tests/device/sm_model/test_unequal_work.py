@@ -98,3 +98,43 @@ def test_blocks_that_begin_early_hide_how_long_they_are(tmp_path):
     early = _time_s(tmp_path, trips)
     late = _time_s(tmp_path, trips[::-1])
     assert late > early
+
+
+LISTS = """
+extern "C" __global__ void sums(const int* first, const int* words, const int* step,
+                                const float* list, float* out) {
+  int block = blockIdx.x, at = first[block];
+  float sum = 0.0f;
+  for (int i = 0; i < words[block]; i++, at += step[block]) sum = sum * 0.5f + list[at];
+  out[block] = sum;
+}
+"""
+
+
+def _lists_s(words, steps):
+    """The time in which a thread of each block reads so many words, so far apart."""
+    blocks, ends = len(words), np.cumsum(np.array(words) * steps)
+    run = memlab.run(
+        memlab.source(LISTS, "sums"),
+        grid=blocks,
+        block=1,
+        args=[
+            np.append(0, ends[:-1]).astype(np.int32),
+            np.array(words, np.int32),
+            np.array(steps, np.int32),
+            np.random.default_rng(1).uniform(-1, 1, int(ends[-1])).astype(np.float32),
+            memlab.out(blocks, np.float32),
+        ],
+        device="h200",
+    )
+    return run.measurement.time.median_s
+
+
+def test_the_longest_warp_hits_the_lines_that_it_reads_to_their_end():
+    """One block reads a list word by word, the others a word of each line: half of all misses."""
+    others = 1000
+    alone = _lists_s([20_000], [1])
+
+    found = _lists_s([*[20] * others, 20_000], [*[32] * others, 1])
+
+    assert found == pytest.approx(alone, rel=0.2)
