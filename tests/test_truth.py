@@ -11,14 +11,20 @@ from benchmarks.truth import cases, data, measure
 from benchmarks.truth.compare import rank_correlation
 from benchmarks.truth.measured import measured_launches
 from benchmarks.truth.modelled import modelled
-from memlab.device.compiler.compile import CompiledKernel
+from memlab.device.compiler.compile import CompiledKernel, compile_launch
 from memlab.device.datasheets import loader
+from memlab.device.emulation.counting import count_grid
+from memlab.device.emulation.device import resident_blocks
 from memlab.device.emulation.emulated_device import EmulatedDevice
-from memlab.device.measurement import Resources
+from memlab.device.emulation.execution import Execution
+from memlab.device.emulation.representative_block import record_block
+from memlab.device.measurement import Resources, ignore_progress
 
 WRITTEN = list(cases.written_cases())
 LATER = list(cases.later_cases())
+VERIFIED = [case for case in (*WRITTEN, *LATER) if "--reference" in case.words]
 H200 = loader.load_datasheet("h200")
+SMS = 132
 NO_CODE = CompiledKernel((9, 0), "", b"", Resources(0, 0, 0), "")
 PROFILED = """\
 launched: first
@@ -31,6 +37,10 @@ launched: second
 "1","same","1,200","64"
 "2","other","5","n/a"
 """
+
+
+def name_of(case: cases.Case) -> str:
+    return case.name
 
 
 def test_the_launches_are_many_and_a_third_of_each_kind_is_put_aside() -> None:
@@ -60,18 +70,28 @@ def test_every_array_of_a_file_is_drawn_alike_again(tmp_path) -> None:
         assert files[0].read_bytes() == files[1].read_bytes()
 
 
+@pytest.mark.parametrize("case", VERIFIED[::12], ids=name_of)
+def test_a_run_is_verified(case: cases.Case) -> None:
+    verification = EmulatedDevice("h200", H200).run(case.launch(), seed=0).verification
+    assert verification.status != "failed", verification.worst
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case.name, marks=() if number % 12 == 0 else pytest.mark.slow)
-        for number, case in enumerate(
-            case for case in (*WRITTEN, *LATER) if "--reference" in case.words
-        )
-    ],
+    "case", [case for case in VERIFIED if case not in VERIFIED[::12]], ids=name_of
 )
 def test_the_result_is_what_numpy_computes(case: cases.Case) -> None:
-    device = EmulatedDevice("h200", loader.load_datasheet("h200"))
-    verification = device.run(case.launch(), seed=0).verification
+    """Without the models of caches and time, which take three quarters of a run."""
+    launch = case.launch()
+    compiled = compile_launch(launch, H200.compute_capability)
+    execution = Execution.of(launch, compiled, seed=0)
+    block = None if execution.program.waits_for_grid else record_block(execution)
+    cost = None if block is None else block.lane_instructions_per_block
+    resident = resident_blocks(launch, compiled, H200).blocks_per_sm
+    counted = count_grid(execution, cost, ignore_progress, resident * SMS)
+    execution.check_roles()
+    whole = counted.coverage.blocks_emulated == launch.blocks
+    verification = execution.verification(whole)()
     assert verification.status != "failed", verification.worst
 
 

@@ -337,7 +337,8 @@ def _by_stream(
     counters: Counters, stream: AccessStream, active: ActiveRegion, geometry: caches.CacheGeometry
 ) -> Counters:
     """Add the counters of the caches, by the accesses of a recorded block."""
-    with beside(partial(caches.dram_bytes, stream, active, geometry)) as of_l2:
+    weights = _weights(counters, stream)
+    with beside(partial(caches.dram_bytes, stream, active, geometry, weights)) as of_l2:
         l1 = caches.l1_reads(stream, active, geometry)
     dram = of_l2.result()
     hits = round(counters.global_load_sectors * stream.cacheable_share * (1 - l1.miss_rate))
@@ -355,6 +356,22 @@ def _by_stream(
         l2_write_sectors=_l2_write_sectors(counters),
         dram_read_bytes=loaded + dram.for_atomics,
         dram_write_bytes=dram.written,
+    )
+
+
+def _weights(counters: Counters, stream: AccessStream) -> tuple[float, float]:
+    """How much more loads, and other accesses, occur in the grid than in the recorded stream.
+
+    Relative to all accesses; 1 where the stream has none of them.
+    """
+    loads = counters.global_load_sectors
+    others = counters.global_store_sectors + total_global_atomic_sectors(counters)
+    share = stream.cacheable_share
+    of_loads = stream.load_sectors / share / stream.sectors if share and stream.sectors else 0.0
+    in_grid = loads / (loads + others) if loads else 0.0
+    return (
+        in_grid / of_loads if of_loads > 0 else 1.0,
+        (1 - in_grid) / (1 - of_loads) if of_loads < 1 else 1.0,
     )
 
 

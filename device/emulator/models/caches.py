@@ -476,13 +476,25 @@ class DramBytes(NamedTuple):
     written: int
 
 
-def dram_bytes(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry) -> DramBytes:
+def dram_bytes(
+    stream: AccessStream,
+    busy: ActiveRegion,
+    geometry: CacheGeometry,
+    weights: tuple[float, float] = (1.0, 1.0),
+) -> DramBytes:
     """Model the DRAM traffic of a grid.
 
     Two waves of blocks are simulated in the L2; every further wave is taken to miss as much as the
     second one, but each byte is read once at least. Where all arrays fit in the L2, each byte is
     read at most once. The same holds for arrays with data-dependent accesses, if these fit. Written
     lines stay in the L2 as far as they fit together with the loaded ones.
+
+    Args:
+        stream: The stream of one block.
+        busy: The blocks that access memory.
+        geometry: The caches.
+        weights: How much more than all accesses loads occur in the grid than in the stream, and the
+            others: a long block is recorded up to some access.
     """
     if not len(stream.sector):
         return DramBytes(0, 0, 0)
@@ -532,15 +544,15 @@ def dram_bytes(stream: AccessStream, busy: ActiveRegion, geometry: CacheGeometry
     def read_for(atomics: bool) -> float:
         reading = stream.reads & (stream.store == atomics)
         by_data = reading & ~stream.affine
-        affine_bytes = bytes_read(reading & stream.affine)
+        affine_bytes = weights[atomics] * bytes_read(reading & stream.affine)
         if busy.blocks > simulated:
             affine_bytes = max(affine_bytes, _distinct_bytes(stream, reading, busy, geometry))
-        data_bytes = at_most_once(bytes_read(by_data), by_data, by_data)
+        data_bytes = at_most_once(weights[atomics] * bytes_read(by_data), by_data, by_data)
         return at_most_once(affine_bytes + data_bytes, reading, np.ones_like(reading))
 
     loaded, for_atomics = read_for(False), read_for(True)
     written = _count_distinct(unit[stream.store[row]]) * factor * geometry.dram_access_bytes
-    written = int(written * total / simulated * scale)
+    written = int(written * total / simulated * scale * weights[True])
     footprint = written + loaded  # atomics write where they read
     evicted = max(0.0, 1 - geometry.l2_bytes / footprint) if footprint else 0.0
     return DramBytes(

@@ -439,6 +439,30 @@ def test_the_active_corner_of_a_grid_is_read_once(grid: Dim3) -> None:
     assert run(launch).counters.dram_read_bytes == pytest.approx(4 * n * m, rel=0.03)
 
 
+ROWS = """extern "C" __global__ void k(const float *x, float *y, int n)
+{
+  size_t row = (size_t)(blockIdx.x * blockDim.x + threadIdx.x) * n;
+  float sum = 0.0f;
+  for (int i = 0; i < n; i++) sum += x[row + i];
+  for (int i = 0; i < n; i++) y[row + i] = sum;
+}
+"""
+
+
+def test_what_a_long_block_does_at_last_has_its_share() -> None:
+    """Its loads are all recorded, and some of its stores."""
+    blocks, threads, n = 32, 32, 50_000
+    words = blocks * threads * n
+    x, y = Buffer("x", (words,), "float32", "in"), Buffer("y", (words,), "float32", "out")
+    launch = launch_of(ROWS, x, y, Scalar("n", "int32", n), blocks=blocks, threads=threads)
+
+    counters = run(launch, H200).counters
+
+    assert counters.dram_read_bytes == pytest.approx(4 * words, rel=0.02)
+    left = H200.l2_cache_bytes  # of what was written last
+    assert 4 * words - left < counters.dram_write_bytes < 4 * words
+
+
 def test_a_warp_without_a_counterpart_has_the_stride_of_its_instruction() -> None:
     """One warp of the second block is active; other warps of the first have no counterpart."""
     launch = copied(2, THREADS + 32)
