@@ -269,6 +269,8 @@ def suit_blocks(
     in_order = geometry.reads is not None and _ends_before_all_start(
         geometry.reads, clocks * geometry.resident_blocks, geometry.wave
     )
+    # Blocks that share an SM drift apart further than simulated: with partitions too many merge.
+    partitions = geometry.l2_partitions if together == 1 else 1
     reads, paces = (
         each
         and replace(
@@ -276,7 +278,7 @@ def suit_blocks(
             block_clocks=clocks,
             between_barriers=waits,
             in_turn=in_turn,
-            partitions=geometry.l2_partitions if together == 1 else 1,
+            partitions=partitions,
         )
         for each in (geometry.reads, geometry.paces)
     )

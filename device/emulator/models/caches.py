@@ -498,6 +498,7 @@ def dram_bytes(
     """
     if not len(stream.sector):
         return DramBytes(0, 0, 0)
+    of_loads, of_others = weights
     total = busy.blocks
     wave = geometry.wave
     simulated = min(total, 2 * wave)
@@ -544,15 +545,16 @@ def dram_bytes(
     def read_for(atomics: bool) -> float:
         reading = stream.reads & (stream.store == atomics)
         by_data = reading & ~stream.affine
-        affine_bytes = weights[atomics] * bytes_read(reading & stream.affine)
+        weight = of_others if atomics else of_loads
+        affine_bytes = weight * bytes_read(reading & stream.affine)
         if busy.blocks > simulated:
             affine_bytes = max(affine_bytes, _distinct_bytes(stream, reading, busy, geometry))
-        data_bytes = at_most_once(weights[atomics] * bytes_read(by_data), by_data, by_data)
+        data_bytes = at_most_once(weight * bytes_read(by_data), by_data, by_data)
         return at_most_once(affine_bytes + data_bytes, reading, np.ones_like(reading))
 
     loaded, for_atomics = read_for(False), read_for(True)
     written = _count_distinct(unit[stream.store[row]]) * factor * geometry.dram_access_bytes
-    written = int(written * total / simulated * scale * weights[True])
+    written = int(written * total / simulated * scale * of_others)
     footprint = written + loaded  # atomics write where they read
     evicted = max(0.0, 1 - geometry.l2_bytes / footprint) if footprint else 0.0
     return DramBytes(
