@@ -54,7 +54,7 @@ def test_other_grids_lie_between_those_that_were_measured() -> None:
     ("per_sm", "blocks", "waits", "simulated", "paced"),
     [
         (2, SMS, True, True, True),
-        (2, SMS - 1, True, False, True),  # an SM is empty
+        (2, SMS - 1, True, True, True),  # an SM is empty (h200-product-reads.csv)
         (2, 8 * SMS, True, True, True),
         (2, 8 * SMS + 1, True, False, True),  # more than four waves
         (8, 8 * SMS, True, True, True),
@@ -101,3 +101,16 @@ def test_short_blocks_start_in_turn_where_many_have_room(per_sm: int, in_order: 
     geometry = cache_geometry(H200, per_sm, 0, blocks)
 
     assert suit_blocks(geometry, Counters(), blocks, waits=False).in_order == in_order
+
+
+@pytest.mark.parametrize(
+    ("per_sm", "blocks", "partitions"),
+    [(2, SMS, 2), (1, 4 * SMS, 2), (2, SMS + 1, 1), (4, 4 * SMS, 1)],
+)
+def test_partitions_are_simulated_where_blocks_have_their_sm_for_themselves(
+    per_sm: int, blocks: int, partitions: int
+) -> None:
+    geometry = suit_blocks(cache_geometry(H200, per_sm, 0, blocks), Counters(), blocks, waits=True)
+
+    assert geometry.reads is not None
+    assert geometry.reads.partitions == partitions
