@@ -368,12 +368,10 @@ def _weights(counters: Counters, stream: AccessStream) -> tuple[float, float]:
     """
     loads = counters.global_load_sectors
     others = counters.global_store_sectors + total_global_atomic_sectors(counters)
-    share = stream.cacheable_share
-    of_loads = stream.load_sectors / share / stream.sectors if share and stream.sectors else 0.0
-    in_grid = loads / (loads + others) if loads else 0.0
+    in_grid, recorded = loads / (loads + others) if loads else 0.0, stream.load_share
     return (
-        in_grid / of_loads if of_loads > 0 else 1.0,
-        (1 - in_grid) / (1 - of_loads) if of_loads < 1 else 1.0,
+        in_grid / recorded if recorded > 0 else 1.0,
+        (1 - in_grid) / (1 - recorded) if recorded < 1 else 1.0,
     )
 
 

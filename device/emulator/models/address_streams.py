@@ -77,6 +77,7 @@ class AccessStream:
         sectors: Sectors of all accesses, before equal rows were merged.
         load_sectors: Sectors of cacheable loads among these.
         cacheable_share: Those over the sectors of all loads.
+        load_share: The sectors of all loads over `sectors`.
         recorded_share: Recorded accesses over all accesses of the block. Accesses that were not
             recorded are taken to be like the recorded ones.
     """
@@ -100,6 +101,7 @@ class AccessStream:
     sectors: int
     load_sectors: int
     cacheable_share: float
+    load_share: float
     recorded_share: float = 1.0
 
     def equivalent_blocks(self, sectors: int) -> float:
@@ -234,6 +236,7 @@ def build_access_stream(
         sectors=int(count_of_access.sum()),
         load_sectors=cacheable_loads,
         cacheable_share=cacheable_loads / all_loads if all_loads else 1.0,
+        load_share=all_loads / max(int(count_of_access.sum()), 1),
         recorded_share=events / max(trace.seen, events, 1),
     )
 

@@ -443,18 +443,20 @@ ROWS = """extern "C" __global__ void k(const float *x, float *y, int n)
 {
   size_t row = (size_t)(blockIdx.x * blockDim.x + threadIdx.x) * n;
   float sum = 0.0f;
-  for (int i = 0; i < n; i++) sum += x[row + i];
+  for (int i = 0; i < n; i++) sum += LOAD;
   for (int i = 0; i < n; i++) y[row + i] = sum;
 }
 """
 
 
-def test_what_a_long_block_does_at_last_has_its_share() -> None:
-    """Its loads are all recorded, and some of its stores."""
+@pytest.mark.parametrize("load", ["x[row + i]", "__ldcg(x + row + i)"])
+def test_what_a_long_block_does_at_last_has_its_share(load: str) -> None:
+    """Its loads are all recorded, through the L1 or not, and some of its stores."""
     blocks, threads, n = 32, 32, 50_000
     words = blocks * threads * n
     x, y = Buffer("x", (words,), "float32", "in"), Buffer("y", (words,), "float32", "out")
-    launch = launch_of(ROWS, x, y, Scalar("n", "int32", n), blocks=blocks, threads=threads)
+    source = ROWS.replace("LOAD", load)
+    launch = launch_of(source, x, y, Scalar("n", "int32", n), blocks=blocks, threads=threads)
 
     counters = run(launch, H200).counters
 

@@ -109,6 +109,7 @@ def stream(
         sectors=rows,
         load_sectors=rows,
         cacheable_share=1.0,
+        load_share=1.0,
     )
     return replace(made, **changes)  # type: ignore[arg-type]
 
