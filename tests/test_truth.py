@@ -13,18 +13,14 @@ from benchmarks.truth.measured import measured_launches
 from benchmarks.truth.modelled import modelled
 from memlab.device.compiler.compile import CompiledKernel, compile_launch
 from memlab.device.datasheets import loader
-from memlab.device.emulation.counting import count_grid
-from memlab.device.emulation.device import resident_blocks
+from memlab.device.emulation.device import execute_launch
 from memlab.device.emulation.emulated_device import EmulatedDevice
-from memlab.device.emulation.execution import Execution
-from memlab.device.emulation.representative_block import record_block
-from memlab.device.measurement import Resources, ignore_progress
+from memlab.device.measurement import Resources
 
 WRITTEN = list(cases.written_cases())
 LATER = list(cases.later_cases())
 VERIFIED = [case for case in (*WRITTEN, *LATER) if "--reference" in case.words]
 H200 = loader.load_datasheet("h200")
-SMS = 132
 NO_CODE = CompiledKernel((9, 0), "", b"", Resources(0, 0, 0), "")
 PROFILED = """\
 launched: first
@@ -84,14 +80,7 @@ def test_the_result_is_what_numpy_computes(case: cases.Case) -> None:
     """Without the models of caches and time, which take three quarters of a run."""
     launch = case.launch()
     compiled = compile_launch(launch, H200.compute_capability)
-    execution = Execution.of(launch, compiled, seed=0)
-    block = None if execution.program.waits_for_grid else record_block(execution)
-    cost = None if block is None else block.lane_instructions_per_block
-    resident = resident_blocks(launch, compiled, H200).blocks_per_sm
-    counted = count_grid(execution, cost, ignore_progress, resident * SMS)
-    execution.check_roles()
-    whole = counted.coverage.blocks_emulated == launch.blocks
-    verification = execution.verification(whole)()
+    verification = execute_launch(launch, compiled, H200, seed=0).verification()()
     assert verification.status != "failed", verification.worst
 
 

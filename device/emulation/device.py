@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 
@@ -266,6 +266,51 @@ def emulate(
         EmulationTimeoutError: The time was up before there was anything to report.
     """
     report = progress or ignore_progress
+    done = execute_launch(launch, compiled, properties, seed, report, budget)
+    report("verifying and modelling", None)
+    outputs = done.execution.outputs(done.whole) if keep_outputs else Outputs()
+    with beside(done.verification()) as verified:
+        emulation = _model(launch, compiled, properties, done)
+    return replace(emulation, verification=verified.result(), outputs=outputs)
+
+
+@dataclass(frozen=True)
+class ExecutedLaunch:
+    """A launch that was executed and counted, before the models see it.
+
+    Attributes:
+        resident: The blocks that an SM holds at once.
+        graph: The machine code, or why there is none.
+        execution: The launch in the emulator, with the outputs of its blocks.
+        block: The recorded block; None where it is to be recorded after the others have run.
+        counted: The counters of the grid.
+    """
+
+    resident: Occupancy
+    graph: FlowGraph | DisassemblyError
+    execution: Execution
+    block: representative_block.RepresentativeBlock | None
+    counted: counting.GridCounts
+
+    @property
+    def whole(self) -> bool:
+        """Whether all blocks were executed."""
+        return self.counted.coverage.blocks_emulated == self.execution.launch.blocks
+
+    def verification(self) -> Callable[[], Verification]:
+        """As of `Execution`."""
+        return self.execution.verification(self.whole)
+
+
+def execute_launch(
+    launch: Launch,
+    compiled: CompiledKernel,
+    properties: DeviceProperties,
+    seed: int,
+    report: Progress = ignore_progress,
+    budget: Budget | None = None,
+) -> ExecutedLaunch:
+    """Execute a launch and count it; arguments and errors are those of `emulate`."""
     resident = resident_blocks(launch, compiled, properties)
     report("preparing inputs", None)
     graph = _flow_graph(launch, compiled)
@@ -280,23 +325,14 @@ def emulate(
         blocks_on_device(properties, resident.blocks_per_sm, launch.cluster_blocks),
     )
     execution.check_roles()
-    report("verifying and modelling", None)
-    whole = counted.coverage.blocks_emulated == launch.blocks
-    outputs = execution.outputs(whole) if keep_outputs else Outputs()
-    with beside(execution.verification(whole)) as verified:
-        emulation = _model(launch, compiled, properties, resident, graph, execution, block, counted)
-    return replace(emulation, verification=verified.result(), outputs=outputs)
+    return ExecutedLaunch(resident, graph, execution, block, counted)
 
 
 def _model(
     launch: Launch,
     compiled: CompiledKernel,
     properties: DeviceProperties,
-    resident: Occupancy,
-    graph: FlowGraph | DisassemblyError,
-    execution: Execution,
-    block: representative_block.RepresentativeBlock | None,
-    counted: counting.GridCounts,
+    executed_launch: ExecutedLaunch,
 ) -> Emulation:
     """Count what a launch does in the caches, and collect what its time is modelled by.
 
@@ -304,15 +340,14 @@ def _model(
         launch: The launch.
         compiled: The launch, compiled.
         properties: The device.
-        resident: The blocks that an SM holds at once.
-        graph: The machine code, or why there is none.
-        execution: The launch in the emulator; its outputs are lost.
-        block: The recorded block; None where it is to be recorded after the others have run.
-        counted: The counters of the grid.
+        executed_launch: The launch, executed; its outputs are lost.
 
     Returns:
         The emulation, not verified and without its outputs.
     """
+    resident, graph = executed_launch.resident, executed_launch.graph
+    execution, counted = executed_launch.execution, executed_launch.counted
+    block = executed_launch.block
     program, tally = execution.program, counted.tally
     sectors = counting.sum_global_sectors(tally)
     if block is None:  # the blocks that do not run now have left what this one waits for

@@ -3,9 +3,9 @@
 Their machine code is in no cubin. The figures here are those of an H200 (driver 580.159.04): calls
 by some lanes of some warps, of `printf` with 5 characters and no number
 (`benchmarks/runtime_calls.cu`, `tests/data/h200-runtime-calls.csv`). A character more takes 16
-instructions, and each 32 a sector of the L2. Warps that allocate at the same time execute up to 30
-times as many instructions as one, since they wait for each other; neither those nor their reads are
-counted.
+instructions; that 32 of them are a sector of the L2 is left out. Warps that allocate at the same
+time execute up to 30 times as many instructions as one, since they wait for each other; neither
+those nor their reads are counted.
 """
 
 from __future__ import annotations
