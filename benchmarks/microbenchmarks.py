@@ -48,6 +48,8 @@ TIMED = (
     "missed_loads",
     "stored_again",
     "common_stores",
+    "load_results",
+    "scattered_loads",
 )
 """Programs that print their table."""
 

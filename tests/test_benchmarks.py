@@ -148,6 +148,8 @@ TABLES = {
     "issue": "tests/data/h200-issue.csv",
     "neighbours": "tests/data/h200-neighbours.csv",
     "loaded": "tests/data/h200-loaded.csv",
+    "load_results": "docs/results/h200-load-results.csv",
+    "scattered_loads": "docs/results/h200-scattered-loads.csv",
     "block_ends": "tests/data/h200-block-ends.csv",
     "block_paces": "docs/results/h200-block-paces.csv",
     "block_places": "docs/results/h100-block-places.csv",

@@ -116,7 +116,10 @@ def device_rates(
     written = properties.l2_write_bytes_per_clock
     written = written / slower if written else l2
     peak = (peak_bandwidth_bytes_per_s(properties) or math.inf) / clock / slower
-    dram = peak * dram_fraction(profile.dram_written_share, profile.dram_sector_bytes, properties)
+    reached = dram_fraction(profile.dram_written_share, profile.dram_sector_bytes, properties)
+    # Lone sectors take DRAM longer than those of streams (docs/results/h200-scattered-loads.csv).
+    longer = dram_fraction(profile.dram_written_share, SECTOR_BYTES, properties) / reached
+    dram = peak * reached
     barriers = sorted(
         (float(warps), clocks)
         for warps, clocks in properties.barrier_latency_by_warps_clocks.items()
@@ -153,7 +156,7 @@ def device_rates(
         store_port_sector_clocks=SECTOR_BYTES / store_port,
         queued_lines=properties.l1_queued_store_lines or 0.0,
         dram_byte_clocks=active / dram,
-        dram_peak_byte_clocks=active / peak,
+        dram_peak_byte_clocks=active / peak * longer,
         dram_queue_clocks=(properties.dram_queue_clocks or 0.0) * slower,
         dram_turnaround_clocks=min(profile.dram_written_share / _MIXED_SHARE, 1.0)
         * (properties.dram_turnaround_clocks or 0.0)

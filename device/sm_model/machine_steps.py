@@ -216,6 +216,7 @@ def _set_additions(steps: Steps, profile: LaunchProfile) -> None:
                     step["adding"] = adding
 
 
+_SHARED_LOADS = ("LDS", "LDSM")
 _OPERATING = (
     *(Kind.TEST, Kind.CHANGE, Kind.ARRIVE_COPIED, Kind.COPY, Kind.SEND, Kind.SYNCHRONIZE),
 )
@@ -231,6 +232,7 @@ def _set_issue(
     """Set how an instruction is issued."""
     step["kind"], step["unit"], step["busy"] = issue.kind, issue.unit, issue.busy
     step["latency"] = issue.latency
+    step["loads_shared"] = instruction.name in _SHARED_LOADS
     step["awaited"] = awaited_of(instruction.name, issue)
     step["throttle"] = throttle_of(issue)
     step["throttled"] = issue.throttled_share

@@ -136,10 +136,10 @@ class _Walk:
         # A loop goes on until its last visit, when it is left, whatever remains of its trips.
         is_loop, is_last = 0 <= ways[0][0] <= block, visit + 1 > total + _ROUNDING
         is_due = int(counts[0] + _ROUNDING) > taken[0]
-        if is_due or (is_loop and not is_last and counts[0] - _ROUNDING > taken[0]):
+        if is_loop and is_last and len(ways) > 1:
+            due = due or [1]
+        elif is_due or (is_loop and counts[0] - _ROUNDING > taken[0]) or not due:
             due.append(0)
-        if not due:
-            due = [1] if is_loop and is_last and len(ways) > 1 else [0]
         arms = [number for number, (place, _) in enumerate(ways) if place not in (meets, LEAVE)]
         past = [number for number in range(len(ways)) if number not in arms]
         if len(arms) == 1 and past:  # the arm, or past it

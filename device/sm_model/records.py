@@ -145,6 +145,7 @@ class Step(Record):
     copies: int  # 1 for an asynchronous copy, which COMMIT covers, or a product that ends a group
     adding: int  # the number of the additions that it loads the words of, or swaps them; NONE
     loads_words: int  # 1 where it loads them
+    loads_shared: int  # 1 where it loads from shared memory
     site: int  # the list of barrier operations that it takes the next one of; NONE
     line: int  # the 128-byte line of code that it lies in
     bank: int  # the line of constant memory at a fixed address that it reads; NONE
@@ -272,7 +273,7 @@ class Machine(Record):
     store_port_sector_clocks: float  # that from the SM to the L2
     queued_lines: float  # of stores that wait in front of the latter; behind more, the L1 stops
     dram_byte_clocks: float
-    dram_peak_byte_clocks: float  # the same at the peak of DRAM
+    dram_peak_byte_clocks: float  # the same at the peak of DRAM, or its part for lone sectors
     dram_queue_clocks: float  # the service time of the queue in front of DRAM
     dram_turnaround_clocks: float  # that a read waits besides for writes, at full load
     dram_window: float  # the clocks over which its load is averaged
@@ -345,6 +346,8 @@ class Machine(Record):
     youngest_first: Pointer[int]  # slots, that of the block which started last at first
     ports: Pointer[float]  # when each bank of a sub-core's registers can be read
     address_free: Annotated[Pointer[float], SCHEDULERS]
+    result_free: Annotated[Pointer[float], SCHEDULERS]  # the way of global loads to registers
+    shared_result_free: Annotated[Pointer[float], SCHEDULERS]  # that of shared memory
     queue: Pointer[float]  # when memory instructions leave, a ring per sub-core
     queue_head: Annotated[Pointer[int], SCHEDULERS]
     l1_free: float

@@ -77,7 +77,8 @@ class Rates:
         store_port_sector_clocks: The same of the port from the SM to the L2.
         queued_lines: Lines of stores that wait in front of that port before the L1 stops.
         dram_byte_clocks: Clocks per byte of the SM's share of DRAM.
-        dram_peak_byte_clocks: The same at the peak of DRAM.
+        dram_peak_byte_clocks: The same at the peak of DRAM, or at the part of it that is reached
+            where sectors are missed without their neighbours.
         dram_queue_clocks: The service time of the queue (M/D/1) in which reads of DRAM wait.
         dram_turnaround_clocks: What they wait besides for writes, at full load.
         dram_window: Clocks over which the load of DRAM is averaged.

@@ -42,8 +42,9 @@ _MOST_LOAD = 0.9  # of DRAM, for the wait in its queue
 _WHOLE_BYTES = 31.0  # of a sector
 _NONE_LEFT = 1e-3  # of a request's sectors
 _WAVEFRONT_RESULT_CLOCKS = 2.0
-"""By which the result of a load from shared memory comes later for each wavefront but the first: a
-warp that adds to 8 or 32 words of one bank (`docs/results/h100-shared-additions.csv`)."""
+"""What a wavefront takes of the way to a sub-core's registers, from shared memory or lines that the
+L1 has (benchmarks/load_results.cu, docs/results/h200-load-results.csv). A result comes that much
+later for each wavefront but the first."""
 _UNITS = len(Unit)
 _MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407
 """Of the linear congruential generator MMIX (Knuth, The Art of Computer Programming, 2, 3.3.4)."""
@@ -474,13 +475,13 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
             done = _reach(m, step, begin)
         elif step.kind == _LOCAL:
             done = begin + step.latency
-            if step.loads_words:
-                warp.compared = begin
-                done += _WAVEFRONT_RESULT_CLOCKS * (passes - 1.0)
-            elif step.adding >= 0:
-                _swap(m, number, step, begin)
+            if step.loads_shared:
+                done += _return(m.shared_result_free + scheduler, passes, begin)
+            _add(m, number, warp, step, begin)
         elif step.kind == _LOAD:
-            done = _load(m, warp.slot, step, begin, _latency_of(m, number, warp, step))
+            done = begin + step.latency + _return(m.result_free + scheduler, passes, begin)
+            latency = _latency_of(m, number, warp, step)
+            done = later(done, _load(m, warp.slot, step, begin, latency))
         elif step.kind == _STORE:
             warp.stored = later(warp.stored, _store(m, warp, step, begin))
         elif step.kind == _ATOMIC:
@@ -635,6 +636,14 @@ def _enqueue(m: Machine, scheduler: int, step: Step, passes: float, clock: float
 
 
 @compiled(inline=True)
+def _return(free: Pointer[float], passes: float, begin: float) -> float:
+    """Pass a load's wavefronts to a sub-core; return how much later than one the last comes."""
+    from_l1 = later(begin, free[0])
+    free[0] = from_l1 + _WAVEFRONT_RESULT_CLOCKS * passes
+    return from_l1 - begin + _WAVEFRONT_RESULT_CLOCKS * later(passes - 1.0, 0.0)
+
+
+@compiled(inline=True)
 def _passes(m: Machine, number: int, step: Step) -> float:
     """The clocks that a warp's memory instruction occupies the L1's data stage."""
     passes = step.passes
@@ -690,6 +699,15 @@ def _execution(m: Machine, number: int, step: Step) -> int:
         turn = m.turns[number * m.additions + step.adding]
         found = m.first_added[place] + turn % executions
     return found
+
+
+@compiled(inline=True)
+def _add(m: Machine, number: int, warp: Warp, step: Step, begin: float) -> None:
+    """Let what loads or swaps the words of a warp's addition do so."""
+    if step.loads_words:
+        warp.compared = begin
+    elif step.adding >= 0:
+        _swap(m, number, step, begin)
 
 
 @compiled(inline=False)
@@ -749,7 +767,7 @@ def _latency_of(m: Machine, number: int, warp: Warp, step: Step) -> int:
 @compiled(inline=False)
 def _load(m: Machine, slot: int, step: Step, begin: float, latency: int) -> float:
     """When the last sector of a load is there; a latency of DRAM may be given, as a quantile."""
-    done = begin + later(step.passes, 1.0) - 1.0 + step.latency
+    done = begin + step.latency
     if step.missed <= 0.0 and step.joined <= 0.0:
         return done
     left, per_line = step.lines, step.sectors / step.lines

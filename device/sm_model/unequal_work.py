@@ -2,10 +2,10 @@
 
 The simulation of an SM has blocks that are all alike. Here the blocks of the whole grid start in
 their order, each on the SM that has a free place first, and hold their place until their last warp
-ends. A warp that runs alone takes clocks that are a linear function of the instructions that it
-executes: through the simulated warps of the launch that executed least and most. Together, the
-warps of a sub-core share what it executes at once, and those of an SM what the SM does. Both
-figures come from the simulation.
+ends. The clocks that a warp takes alone are a function of the instructions that it executes: linear
+between those of the simulated warps of the launch that executed least and most, and of the longest
+one of the recorded block. Together, the warps of a sub-core share what it executes at once, and
+those of an SM what the SM does. Both figures come from the simulation.
 """
 
 from __future__ import annotations
@@ -85,10 +85,16 @@ def launch_clocks(
     start = min(rates.first_block + cold, clocks)
     resident = -(-work.slots * len(work.active) // SCHEDULERS)
     shared = max(_clocks_of(work.steps, typical, rates, warps=resident) - cold, alone)
-    least_and_most = [unequal.least.instructions, unequal.most.instructions]
-    equal = np.interp(_instructions(work, lengths), least_and_most, [least, most])
-    bounds = [unequal.executed.min(), unequal.executed.max()]
-    executed = np.interp(unequal.executed, bounds, [least, most])
+    known = [unequal.least.instructions, unequal.most.instructions]
+    bounds = [float(unequal.executed.min()), float(unequal.executed.max())]
+    taken = [least, most]
+    if known[0] < typical.instructions < known[1]:
+        between = np.interp(typical.instructions, known, bounds)
+        known.insert(1, typical.instructions)
+        bounds.insert(1, float(between))
+        taken.insert(1, alone)
+    equal = np.interp(_instructions(work, lengths), known, taken)
+    executed = np.interp(unequal.executed, bounds, taken)
     rest = max(clocks - start, 1.0)
     place = Place(
         1,

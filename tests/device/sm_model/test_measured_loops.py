@@ -21,6 +21,7 @@ from memlab.device.sm_model.records import Kind, Unit
 from memlab.device.sm_model.simulation import Rates, Steps, Workload, empty_steps, run
 
 DATA = Path(__file__).parents[2] / "data"
+RESULTS = Path(__file__).parents[3] / "docs" / "results"
 H200 = loader.load_datasheet("h200")
 SMS = 132
 
@@ -35,6 +36,12 @@ def clocks_of(steps: Steps, trips: int, warps: int, rates: Rates) -> float:
     """Clocks of a block whose warps repeat all instructions."""
     path, members = np.array([(0, len(steps))] * trips), (0,) * warps
     return run(Workload(steps, (path,), members, members, 1.0, 1, 1), rates).clocks
+
+
+def empty_profile(written_share: float = 0.0, sector_bytes: float = 32.0) -> LaunchProfile:
+    """That of a launch without machine code; DRAM moves so many bytes for a missed sector."""
+    code = MachineCode("k", (9, 0), ())
+    return LaunchProfile(code, (), (0,), (0,), 1.0, {}, sector_bytes, 0.0, written_share)
 
 
 GROUPS = 16
@@ -95,6 +102,36 @@ def test_products_of_64_bits_keep_the_sub_core_from_issuing(row: dict[str, str])
     assert 0.92 * (float(row["clocks"]) - 0.5) <= modelled <= 1.12 * float(row["clocks"])
 
 
+def turn_clocks(kind: Kind, passes: int, loads: int, warps: int) -> float:
+    """Clocks of a turn in which warps make loads that the L1 has, and wait for all of them."""
+    steps = empty_steps(loads + 1)
+    made = steps[:-1]
+    made["kind"], made["unit"], made["write"], made["passes"] = kind, Unit.MEMORY, 0, passes
+    made["lines"], made["sectors"], made["latency"] = passes, passes, H200.shared_latency_clocks
+    made["loads_shared"] = kind == Kind.LOCAL
+    steps[:-1], steps[-1]["wait"], trips = made, 1, 100
+    return clocks_of(steps, trips, warps, device_rates(empty_profile(), 1, H200)) / trips
+
+
+@pytest.mark.parametrize("memory", ["shared", "global"])
+@pytest.mark.parametrize(("warps", "loads"), [(1, 1), (1, 8), (2, 8), (16, 8)])
+def test_the_wavefronts_of_a_load_come_one_after_the_other(
+    memory: str, warps: int, loads: int
+) -> None:
+    """Those of a sub-core in 2 clocks each, those of all in 1."""
+    measured = {
+        int(row["stride"]): float(row["clocks"])
+        for row in csv.DictReader((RESULTS / "h200-load-results.csv").open())
+        if (row["memory"], row["bytes_per_lane"]) == (memory, "4")
+        and (int(row["warps"]), int(row["loads"])) == (warps, loads)
+    }
+    kind = Kind.LOCAL if memory == "shared" else Kind.LOAD
+    few = turn_clocks(kind, 2, loads, warps)
+    for passes in (8, 16, 32):
+        added = turn_clocks(kind, passes, loads, warps) - few
+        assert added == pytest.approx(measured[passes] - measured[2], rel=0.2)
+
+
 def lone_load_clocks(lines: int, *, whole: bool) -> float:
     """The mean latency of a load of one warp, from DRAM."""
     steps = empty_steps(2)
@@ -102,9 +139,8 @@ def lone_load_clocks(lines: int, *, whole: bool) -> float:
     steps[0]["lines"], steps[0]["sectors"], steps[0]["passes"] = lines, 4 * lines, lines
     steps[0]["missed"] = steps[0]["dram"] = 1
     steps[0]["whole"], steps[1]["wait"] = whole, 1
-    profile = LaunchProfile(MachineCode("k", (9, 0), ()), (), (0,), (0,), 1.0, {}, 32.0, 0.0, 0.0)
     trips = 2000
-    return clocks_of(steps, trips, 1, device_rates(profile, 1, H200)) / trips
+    return clocks_of(steps, trips, 1, device_rates(empty_profile(), 1, H200)) / trips
 
 
 @pytest.mark.parametrize("neighbours", [False, True])
@@ -141,8 +177,7 @@ def loaded_bytes_per_clock(warps: int, lines: int, loads_per_store: int) -> floa
     memory["lines"], memory["sectors"], memory["passes"], memory["whole"] = lines, 4 * lines, 1, 1
     steps[steps["unit"] == Unit.MEMORY] = memory
     share = 1 / (1 + loads_per_store) if loads_per_store else 0.0
-    profile = LaunchProfile(MachineCode("k", (9, 0), ()), (), (0,), (0,), 1.0, {}, 32.0, 0.0, share)
-    rates, trips = device_rates(profile, SMS, H200), 200 // each
+    rates, trips = device_rates(empty_profile(share), SMS, H200), 200 // each
     clocks = clocks_of(steps, trips, warps, rates)
     return SMS * warps * trips * each * lines * 128 / clocks
 
@@ -162,6 +197,27 @@ def test_loads_wait_longer_the_more_dram_is_loaded(warps: int, loads_per_store: 
     }
     added, expected = modelled[warps] - modelled[1], measured[warps] - measured[1]
     assert added == pytest.approx(expected, rel=0.4, abs=60)
+
+
+def lone_sectors_clocks(warps: int) -> float:
+    """The time of a load by lanes that read sectors of their own, of which DRAM has every other."""
+    steps = empty_steps(4)
+    loads = steps[::2]
+    loads["kind"], loads["unit"], loads["write"], loads["missed"] = Kind.LOAD, Unit.MEMORY, 0, 1
+    loads["lines"], loads["sectors"], loads["passes"], loads["dram"] = 32, 32, 32, (1, 0)
+    steps[::2], steps[1::2]["wait"], trips = loads, 1, 100
+    rates = device_rates(empty_profile(sector_bytes=64.0), SMS, H200)
+    return clocks_of(steps, trips, warps, rates) / trips / 2
+
+
+def test_lone_sectors_wait_longer_than_those_of_streams() -> None:
+    measured = {
+        int(row["warps_per_sm"]): float(row["mean_clocks"])
+        for row in csv.DictReader((RESULTS / "h200-scattered-loads.csv").open())
+        if row["piece_bytes"] == "32"
+    }
+    added = lone_sectors_clocks(8) - lone_sectors_clocks(1)
+    assert added == pytest.approx(measured[8] - measured[1], rel=0.2)
 
 
 def test_a_block_makes_room_when_its_stores_have_left_the_sm() -> None:

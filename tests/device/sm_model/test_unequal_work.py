@@ -138,3 +138,39 @@ def test_the_longest_warp_hits_the_lines_that_it_reads_to_their_end():
     found = _lists_s([*[20] * others, 20_000], [*[32] * others, 1])
 
     assert found == pytest.approx(alone, rel=0.2)
+
+
+SLOW_AND_FAST = """
+extern "C" __global__ void parts(const int* next, const int* trips, int walked, float* out) {
+  float sum = 0.5f;
+  int at = blockIdx.x * 32;
+  if (threadIdx.x < 32)
+    for (int i = 0; i < walked; i++) at = next[at];
+  else
+    for (int i = 0; i < trips[blockIdx.x]; i++) sum = sum * 0.75f + 0.25f;
+  out[blockIdx.x * 64 + threadIdx.x] = sum + at;
+}
+"""
+
+
+def test_a_warp_of_few_instructions_may_take_longest():
+    """Each block has a warp that waits for its loads; another one's arithmetic is not its time."""
+    blocks, items = 132, 1 << 16
+
+    def time_s(trips):
+        run = memlab.run(
+            memlab.source(SLOW_AND_FAST, "parts"),
+            grid=blocks,
+            block=64,
+            args=[
+                np.roll(np.arange(items, dtype=np.int32), -4096),
+                np.array(trips, np.int32),
+                300,
+                memlab.out(64 * blocks, np.float32),
+            ],
+            device="h200",
+        )
+        return run.measurement.time.median_s
+
+    equal = time_s([100] * blocks)
+    assert time_s([*[100] * (blocks - 1), 1000]) == pytest.approx(equal, rel=0.15)
