@@ -239,6 +239,9 @@ def _by_instruction(
     for index, counts in by_turn.items():
         share = min(missed[index] * of_all / of_these, 1.0)
         at = AccessLevels.of(1 - share, levels[index].l2 / max(1 - levels[index].l1, 1e-9))
+        wave = replayed.first_wave
+        coming = (1 - share) * wave.joined[index] / max(wave.l1_hits[index], 1)
+        at = replace(at, l1_joined=coming, l1_joined_dram=coming * at.dram / max(share, 1e-9))
         counts = counts.copy()
         counts[:, 3:] = counts[:, 1:2] - counts[:, 2:3]
         found[index] = replace(_with_progress(at, None, counts), far_by_progress=())

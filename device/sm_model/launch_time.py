@@ -257,13 +257,19 @@ def _run(work: Workload, rates: Rates) -> Simulated:
 
 
 def _clocks_per_block(starts: Floats, slots: int, clocks: float) -> float:
-    """The mean interval between the starts of blocks in the later part of a simulation."""
-    last = len(starts) - 1
+    """The clocks of each further block.
+
+    The mean of two figures: the interval between the starts of blocks in later waves, which is not
+    even yet, and the time of all blocks over their number, which has the start and the end in it.
+    It is within 3% of that of six times as many blocks (13 launches; each figure alone 6% and 3%,
+    at most 18 and 14%, not 9%).
+    """
+    mean, last = clocks / len(starts), len(starts) - 1
     waves = last // slots
-    if waves > 1:  # without the first wave, which starts at once
-        begin = last - (waves - 1) * slots
-        return float(starts[last] - starts[begin]) / (last - begin)
-    return clocks / len(starts)
+    if waves < 2:
+        return mean
+    begin = last - (waves - 1) * slots  # without the first wave, which starts at once
+    return (mean + float(starts[last] - starts[begin]) / (last - begin)) / 2
 
 
 def _empty_kernel() -> Steps:

@@ -128,18 +128,16 @@ class _Walk:
         total = max(self.executions[block], _ROUNDING)
         meets = self.meeting[block]
         counts = [count * visit / total for _, count in ways]
-        due = [
-            number
-            for number in range(len(ways) - 1, 0, -1)
-            if int(counts[number] + _ROUNDING) > taken[number]
-        ]
+        back = [number for number, (place, _) in enumerate(ways) if 0 <= place <= block]
+        main, rounding = (back[0], _ROUNDING) if back else (0, 0.5)
+        others = [number for number in range(len(ways) - 1, -1, -1) if number != main]
+        due = [number for number in others if int(counts[number] + rounding) > taken[number]]
+        is_due = int(counts[main] + rounding) > taken[main]
         # A loop goes on until its last visit, when it is left, whatever remains of its trips.
-        is_loop, is_last = 0 <= ways[0][0] <= block, visit + 1 > total + _ROUNDING
-        is_due = int(counts[0] + _ROUNDING) > taken[0]
-        if is_loop and is_last and len(ways) > 1:
-            due = due or [1]
-        elif is_due or (is_loop and counts[0] - _ROUNDING > taken[0]) or not due:
-            due.append(0)
+        if back and others and visit + 0.5 > total:
+            due = due or others[-1:]
+        elif is_due or (back and counts[main] - _ROUNDING > taken[main]) or not due:
+            due.append(main)
         arms = [number for number, (place, _) in enumerate(ways) if place not in (meets, LEAVE)]
         past = [number for number in range(len(ways)) if number not in arms]
         if len(arms) == 1 and past:  # the arm, or past it

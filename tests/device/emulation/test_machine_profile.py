@@ -155,6 +155,36 @@ def test_warps_wait_for_what_another_one_has_asked_for() -> None:
     assert (access.joined, access.joined_dram) == (1, 1)
 
 
+PRODUCT = """extern "C" __global__ void k(const float *x, const float *y, float *z, int n)
+{
+    int row = blockIdx.x / (n / 32) * 32 + threadIdx.x / 32;
+    int column = blockIdx.x % (n / 32) * 32 + threadIdx.x % 32;
+    float sum = 0;
+    #pragma unroll 1
+    for (int i = 0; i < n; i++) sum += __ldcv(x + row * n + i) * y[i * n + column];
+    z[row * n + column] = sum;
+}
+"""
+
+
+@pytest.mark.parametrize("width", [256, 1024])
+def test_warps_wait_for_others_in_grids_that_are_not_replayed_whole(width: int) -> None:
+    """The 32 warps of a block read a line of the second matrix at once, in each step."""
+    matrices = [Buffer(name, (width**2,), "float32", "in") for name in ("x", "y")]
+    result = Buffer("z", (width**2,), "float32", "out")
+    launch = launches.launch_of(
+        PRODUCT,
+        *matrices,
+        result,
+        Scalar("n", "int32", width),
+        blocks=width**2 // 1024,
+        threads=1024,
+    )
+    profile = profile_of(launch)
+    (joined,) = (a.joined for a in profile.accesses.values() if a.sectors == 4 and a.missed < 1)
+    assert joined == pytest.approx(1)
+
+
 ROWS = """extern "C" __global__
 void k(const int *column, const float *value, const float *x, float *y)
 {

@@ -58,6 +58,15 @@ def test_a_loop_ends_although_its_trips_are_counted_too_often() -> None:
     assert executions(warp_path(flow, LONGEST), flow) == [1, 392, 1, 100]
 
 
+def test_a_loop_that_few_lanes_repeat_has_its_trips_and_an_arm_behind_it_is_taken() -> None:
+    # Of a mean warp, some lanes repeat the loop and some make one trip; most take the arm.
+    blocks = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+    edges = {(0, 1): 1.1, (1, 1): 0.9, (1, 2): 1.6, (2, 3): 1.0, (2, 4): 1.1, (3, 4): 1.0}
+    flow = Flow(blocks, [1.1, 2.0, 1.1, 1.0, 1.0], {**edges, (4, LEAVE): 1}, {})
+
+    assert executions(warp_path(flow, LONGEST), flow) == [1, 2, 1, 1, 1]
+
+
 def test_a_function_returns_to_its_caller() -> None:
     blocks = [(0, 1), (1, 2), (2, 3)]
     flow = Flow(blocks, [1, 1, 1], {(0, 1): 1, (1, LEAVE): 1, (2, LEAVE): 1}, {0: 2})
