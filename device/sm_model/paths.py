@@ -12,6 +12,7 @@ taken, if need be some that the counts leave out (`operation_order.py`).
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -69,6 +70,7 @@ class _Walk:
         unused: Those that the counts leave out.
         executions: Executions of each block.
         taken: How often each of the ways was taken.
+        entries: How often each block is entered from others.
         meeting: Where the ways out of each block meet; empty if lanes never part.
         guide: What tells which ways are open.
         early: The arms of branches that are taken in the first rounds of a loop: how many rounds
@@ -80,6 +82,7 @@ class _Walk:
     unused: dict[int, list[int]]
     executions: Sequence[float]
     taken: dict[int, list[int]]
+    entries: Mapping[int, float] = field(default_factory=dict)
     meeting: Sequence[int] = ()
     guide: Guide | None = None
     early: Mapping[int, _Rounds] = field(default_factory=dict)
@@ -105,6 +108,12 @@ class _Walk:
         if early in numbers:
             taken[early] += 1
             return [ways[early][0]]
+        again = self._way_back(block)
+        if again in numbers and len(numbers) > 1:
+            if self._has_trips(block, again, visit):
+                taken[again] += 1
+                return [ways[again][0]]
+            numbers.remove(again)
         late = {n: ways[n][1] * visit / total + _ROUNDING - taken[n] for n in numbers}
         due = [number for number in reversed(numbers) if late[number] >= 1 and number]
         chosen = due[0] if due else numbers[0]
@@ -128,15 +137,13 @@ class _Walk:
         total = max(self.executions[block], _ROUNDING)
         meets = self.meeting[block]
         counts = [count * visit / total for _, count in ways]
-        back = [number for number, (place, _) in enumerate(ways) if 0 <= place <= block]
-        main, rounding = (back[0], _ROUNDING) if back else (0, 0.5)
+        again = self._way_back(block)
+        main, rounding = (0, 0.5) if again is None else (again, _ROUNDING)
         others = [number for number in range(len(ways) - 1, -1, -1) if number != main]
         due = [number for number in others if int(counts[number] + rounding) > taken[number]]
-        is_due = int(counts[main] + rounding) > taken[main]
-        # A loop goes on until its last visit, when it is left, whatever remains of its trips.
-        if back and others and visit + 0.5 > total:
-            due = due or others[-1:]
-        elif is_due or (back and counts[main] - _ROUNDING > taken[main]) or not due:
+        if again is not None and others:
+            due = [*due, again] if self._has_trips(block, again, visit) else due or others[-1:]
+        elif int(counts[main] + rounding) > taken[main] or not due:
             due.append(main)
         arms = [number for number, (place, _) in enumerate(ways) if place not in (meets, LEAVE)]
         past = [number for number in range(len(ways)) if number not in arms]
@@ -155,6 +162,19 @@ class _Walk:
         # Lanes that end leave the others to go on.
         found = [place for place in found if place != LEAVE] or found[:1]
         return sorted(found, key=lambda place: not self._is_open(block, place))
+
+    def _way_back(self, block: int) -> int | None:
+        """The way to a block before, or the same one: that of a loop."""
+        back = (n for n, (place, _) in enumerate(self.ways[block]) if 0 <= place <= block)
+        return next(back, None)
+
+    def _has_trips(self, block: int, again: int, visit: int) -> bool:
+        """Whether a loop goes on: until it has the trips of the times that it was entered."""
+        place, count = self.ways[block][again]
+        total = self.executions[block]
+        entries = self.entries[block] or 1.0 if place == block else max(total - count, _ROUNDING)
+        entered = visit - self.taken[block][again]
+        return visit < int(entered * total / entries + 0.5)
 
     def _is_open(self, block: int, place: int) -> bool:
         return self.guide is None or self.guide.is_open(block, place)
@@ -181,17 +201,9 @@ def warp_path(
         sequence: The sites of the warp's operations, in order.
         early: The branches whose arm is taken in the first rounds of a loop.
     """
-    ways: dict[int, list[tuple[int, float]]] = {}
-    unused: dict[int, list[int]] = {}
-    for (source, destination), count in flow.edges.items():
-        if count > _ROUNDING and source >= 0:
-            ways.setdefault(source, []).append((destination, count))
-        elif source >= 0:
-            unused.setdefault(source, []).append(destination)
-    for leaving in ways.values():
-        leaving.sort(key=lambda way: -way[1])
+    ways, unused, entries = _ways(flow)
     taken = {block: [0] * len(out) for block, out in ways.items()}
-    walk = _Walk(ways, unused, flow.executions, taken)
+    walk = _Walk(ways, unused, flow.executions, taken, entries)
     walk.early = {block: _rounds(flow, block, arm) for block, arm in (early or {}).items()}
     parting = [block for block in ways if walk.parts(block)]
     if parting:
@@ -235,6 +247,28 @@ def warp_path(
         max(limit, float(length)),
         tuple(walk.guide.idle) if walk.guide else (),
     )
+
+
+def _ways(
+    flow: Flow,
+) -> tuple[dict[int, list[tuple[int, float]]], dict[int, list[int]], Mapping[int, float]]:
+    """The `ways`, the `unused` ones and the `entries` of a walk."""
+    ways: dict[int, list[tuple[int, float]]] = {}
+    unused: dict[int, list[int]] = {}
+    entries: dict[int, float] = defaultdict(float)
+    only = {place for place, edges in Counter(to for _, to in flow.edges).items() if edges == 1}
+    for (source, destination), count in flow.edges.items():
+        if destination in only and destination != LEAVE:  # it is executed as often as it is entered
+            count = min(count, flow.executions[destination])
+        if source != destination:
+            entries[destination] += count
+        if count > _ROUNDING and source >= 0:
+            ways.setdefault(source, []).append((destination, count))
+        elif source >= 0:
+            unused.setdefault(source, []).append(destination)
+    for leaving in ways.values():
+        leaving.sort(key=lambda way: -way[1])
+    return ways, unused, entries
 
 
 def _detours(

@@ -67,6 +67,15 @@ def test_a_loop_that_few_lanes_repeat_has_its_trips_and_an_arm_behind_it_is_take
     assert executions(warp_path(flow, LONGEST), flow) == [1, 2, 1, 1, 1]
 
 
+def test_an_arm_is_taken_as_often_as_it_is_executed() -> None:
+    blocks = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+    # More warps seem to come to the arm, which is reached in no other way.
+    edges = {(-1, 0): 1, (0, 1): 1, (1, 2): 13.5, (1, 3): 6, (2, 3): 9, (3, 1): 14, (3, 4): 1}
+    flow = Flow(blocks, [1, 15, 9, 15, 1], {**edges, (4, LEAVE): 1}, {})
+
+    assert executions(warp_path(flow, LONGEST), flow) == [1, 15, 9, 15, 1]
+
+
 def test_a_function_returns_to_its_caller() -> None:
     blocks = [(0, 1), (1, 2), (2, 3)]
     flow = Flow(blocks, [1, 1, 1], {(0, 1): 1, (1, LEAVE): 1, (2, LEAVE): 1}, {0: 2})
