@@ -235,13 +235,15 @@ def _by_instruction(
     of_these = sum(sectors[index] * missed[index] for index in by_turn)
     if not of_these:
         return levels
-    found = dict(levels)
+    found, wave = dict(levels), replayed.first_wave
+    inside = instructions_in_loops(execution.program)
     for index, counts in by_turn.items():
         share = min(missed[index] * of_all / of_these, 1.0)
         at = AccessLevels.of(1 - share, levels[index].l2 / max(1 - levels[index].l1, 1e-9))
-        wave = replayed.first_wave
-        coming = (1 - share) * wave.joined[index] / max(wave.l1_hits[index], 1)
-        at = replace(at, l1_joined=coming, l1_joined_dram=coming * at.dram / max(share, 1e-9))
+        if inside[index]:  # what a block reads once, others have read before: its parameters
+            coming = at.l1 * wave.joined[index] / max(wave.l1_hits[index], 1)
+            from_dram = at.dram / max(1 - at.l1, 1e-9)
+            at = replace(at, l1_joined=coming, l1_joined_dram=coming * from_dram)
         counts = counts.copy()
         counts[:, 3:] = counts[:, 1:2] - counts[:, 2:3]
         found[index] = replace(_with_progress(at, None, counts), far_by_progress=())
