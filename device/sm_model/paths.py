@@ -61,6 +61,22 @@ class _Rounds(NamedTuple):
         return (visit - 1) % self.rounds < self.taken - _ROUNDING
 
 
+class _Loop(NamedTuple):
+    """A loop, at a block that it goes back from, to one before or to the same.
+
+    Attributes:
+        again: The number of the way back among those out of the block.
+        trips: How often the block is executed each time that the loop is entered.
+    """
+
+    again: int
+    trips: float
+
+    def goes_on(self, visit: int, repeated: int) -> bool:
+        """Whether it does at a visit, counted from 1, after it has gone back so many times."""
+        return visit < int((visit - repeated) * self.trips + 0.5)
+
+
 @dataclass
 class _Walk:
     """The state of a walk.
@@ -70,7 +86,7 @@ class _Walk:
         unused: Those that the counts leave out.
         executions: Executions of each block.
         taken: How often each of the ways was taken.
-        entries: How often each block is entered from others.
+        loops: The blocks that loops go back from.
         meeting: Where the ways out of each block meet; empty if lanes never part.
         guide: What tells which ways are open.
         early: The arms of branches that are taken in the first rounds of a loop: how many rounds
@@ -82,7 +98,7 @@ class _Walk:
     unused: dict[int, list[int]]
     executions: Sequence[float]
     taken: dict[int, list[int]]
-    entries: Mapping[int, float] = field(default_factory=dict)
+    loops: Mapping[int, _Loop]
     meeting: Sequence[int] = ()
     guide: Guide | None = None
     early: Mapping[int, _Rounds] = field(default_factory=dict)
@@ -108,12 +124,12 @@ class _Walk:
         if early in numbers:
             taken[early] += 1
             return [ways[early][0]]
-        again = self._way_back(block)
-        if again in numbers and len(numbers) > 1:
-            if self._has_trips(block, again, visit):
-                taken[again] += 1
-                return [ways[again][0]]
-            numbers.remove(again)
+        loop = self.loops.get(block)
+        if loop and loop.again in numbers and len(numbers) > 1:
+            if loop.goes_on(visit, taken[loop.again]):
+                taken[loop.again] += 1
+                return [ways[loop.again][0]]
+            numbers.remove(loop.again)
         late = {n: ways[n][1] * visit / total + _ROUNDING - taken[n] for n in numbers}
         due = [number for number in reversed(numbers) if late[number] >= 1 and number]
         chosen = due[0] if due else numbers[0]
@@ -137,12 +153,12 @@ class _Walk:
         total = max(self.executions[block], _ROUNDING)
         meets = self.meeting[block]
         counts = [count * visit / total for _, count in ways]
-        again = self._way_back(block)
-        main, rounding = (0, 0.5) if again is None else (again, _ROUNDING)
+        loop = self.loops.get(block)
+        main, rounding = (loop.again, _ROUNDING) if loop else (0, 0.5)
         others = [number for number in range(len(ways) - 1, -1, -1) if number != main]
         due = [number for number in others if int(counts[number] + rounding) > taken[number]]
-        if again is not None and others:
-            due = [*due, again] if self._has_trips(block, again, visit) else due or others[-1:]
+        if loop and others:
+            due = [*due, main] if loop.goes_on(visit, taken[main]) else due or others[-1:]
         elif int(counts[main] + rounding) > taken[main] or not due:
             due.append(main)
         arms = [number for number, (place, _) in enumerate(ways) if place not in (meets, LEAVE)]
@@ -162,19 +178,6 @@ class _Walk:
         # Lanes that end leave the others to go on.
         found = [place for place in found if place != LEAVE] or found[:1]
         return sorted(found, key=lambda place: not self._is_open(block, place))
-
-    def _way_back(self, block: int) -> int | None:
-        """The way to a block before, or the same one: that of a loop."""
-        back = (n for n, (place, _) in enumerate(self.ways[block]) if 0 <= place <= block)
-        return next(back, None)
-
-    def _has_trips(self, block: int, again: int, visit: int) -> bool:
-        """Whether a loop goes on: until it has the trips of the times that it was entered."""
-        place, count = self.ways[block][again]
-        total = self.executions[block]
-        entries = self.entries[block] or 1.0 if place == block else max(total - count, _ROUNDING)
-        entered = visit - self.taken[block][again]
-        return visit < int(entered * total / entries + 0.5)
 
     def _is_open(self, block: int, place: int) -> bool:
         return self.guide is None or self.guide.is_open(block, place)
@@ -201,9 +204,9 @@ def warp_path(
         sequence: The sites of the warp's operations, in order.
         early: The branches whose arm is taken in the first rounds of a loop.
     """
-    ways, unused, entries = _ways(flow)
+    ways, unused, loops = _ways(flow)
     taken = {block: [0] * len(out) for block, out in ways.items()}
-    walk = _Walk(ways, unused, flow.executions, taken, entries)
+    walk = _Walk(ways, unused, flow.executions, taken, loops)
     walk.early = {block: _rounds(flow, block, arm) for block, arm in (early or {}).items()}
     parting = [block for block in ways if walk.parts(block)]
     if parting:
@@ -251,11 +254,11 @@ def warp_path(
 
 def _ways(
     flow: Flow,
-) -> tuple[dict[int, list[tuple[int, float]]], dict[int, list[int]], Mapping[int, float]]:
-    """The `ways`, the `unused` ones and the `entries` of a walk."""
+) -> tuple[dict[int, list[tuple[int, float]]], dict[int, list[int]], dict[int, _Loop]]:
+    """The `ways`, the `unused` ones and the `loops` of a walk."""
     ways: dict[int, list[tuple[int, float]]] = {}
     unused: dict[int, list[int]] = {}
-    entries: dict[int, float] = defaultdict(float)
+    entries: dict[int, float] = defaultdict(float)  # from other blocks
     only = {place for place, edges in Counter(to for _, to in flow.edges).items() if edges == 1}
     for (source, destination), count in flow.edges.items():
         if destination in only and destination != LEAVE:  # it is executed as often as it is entered
@@ -266,9 +269,15 @@ def _ways(
             ways.setdefault(source, []).append((destination, count))
         elif source >= 0:
             unused.setdefault(source, []).append(destination)
-    for leaving in ways.values():
+    loops: dict[int, _Loop] = {}
+    for block, leaving in ways.items():
         leaving.sort(key=lambda way: -way[1])
-    return ways, unused, entries
+        total = flow.executions[block]
+        for number, (place, count) in enumerate(leaving):
+            if 0 <= place <= block and block not in loops:
+                entered = entries[block] or 1.0 if place == block else total - count
+                loops[block] = _Loop(number, total / max(entered, _ROUNDING))
+    return ways, unused, loops
 
 
 def _detours(
