@@ -62,10 +62,10 @@ class _Rounds(NamedTuple):
 
 
 class _Loop(NamedTuple):
-    """A loop, at a block that it goes back from, to one before or to the same.
+    """A loop, at a block that leaves it or goes on in it.
 
     Attributes:
-        again: The number of the way back among those out of the block.
+        again: The number of the way that goes on among those out of the block.
         trips: How often the block is executed each time that the loop is entered.
     """
 
@@ -73,7 +73,7 @@ class _Loop(NamedTuple):
     trips: float
 
     def goes_on(self, visit: int, repeated: int) -> bool:
-        """Whether it does at a visit, counted from 1, after it has gone back so many times."""
+        """Whether it does at a visit, counted from 1, after it has gone on so many times."""
         return visit < int((visit - repeated) * self.trips + 0.5)
 
 
@@ -86,7 +86,7 @@ class _Walk:
         unused: Those that the counts leave out.
         executions: Executions of each block.
         taken: How often each of the ways was taken.
-        loops: The blocks that loops go back from.
+        loops: The blocks that are loops, and the first ones of loops, which may leave them.
         meeting: Where the ways out of each block meet; empty if lanes never part.
         guide: What tells which ways are open.
         early: The arms of branches that are taken in the first rounds of a loop: how many rounds
@@ -125,7 +125,7 @@ class _Walk:
             taken[early] += 1
             return [ways[early][0]]
         loop = self.loops.get(block)
-        if loop and loop.again in numbers and len(numbers) > 1:
+        if loop and loop.again in numbers and len(numbers) > 1 and ways[loop.again][0] == block:
             if loop.goes_on(visit, taken[loop.again]):
                 taken[loop.again] += 1
                 return [ways[loop.again][0]]
@@ -154,12 +154,16 @@ class _Walk:
         meets = self.meeting[block]
         counts = [count * visit / total for _, count in ways]
         loop = self.loops.get(block)
-        main, rounding = (loop.again, _ROUNDING) if loop else (0, 0.5)
+        back = [number for number, (place, _) in enumerate(ways) if 0 <= place <= block]
+        main, rounding = (back[0], _ROUNDING) if back else (loop.again if loop else 0, 0.5)
         others = [number for number in range(len(ways) - 1, -1, -1) if number != main]
         due = [number for number in others if int(counts[number] + rounding) > taken[number]]
+        is_due = int(counts[main] + rounding) > taken[main]
         if loop and others:
             due = [*due, main] if loop.goes_on(visit, taken[main]) else due or others[-1:]
-        elif int(counts[main] + rounding) > taken[main] or not due:
+        elif back and others and visit + 0.5 > total:  # the last visit of a loop
+            due = due or others[-1:]
+        elif is_due or (back and counts[main] - _ROUNDING > taken[main]) or not due:
             due.append(main)
         arms = [number for number, (place, _) in enumerate(ways) if place not in (meets, LEAVE)]
         past = [number for number in range(len(ways)) if number not in arms]
@@ -258,25 +262,26 @@ def _ways(
     """The `ways`, the `unused` ones and the `loops` of a walk."""
     ways: dict[int, list[tuple[int, float]]] = {}
     unused: dict[int, list[int]] = {}
-    entries: dict[int, float] = defaultdict(float)  # from other blocks
+    entries: dict[int, float] = defaultdict(float)  # of loops, from blocks before them
     only = {place for place, edges in Counter(to for _, to in flow.edges).items() if edges == 1}
     for (source, destination), count in flow.edges.items():
         if destination in only and destination != LEAVE:  # it is executed as often as it is entered
             count = min(count, flow.executions[destination])
-        if source != destination:
-            entries[destination] += count
+        entries[destination] += count * (source < destination)
         if count > _ROUNDING and source >= 0:
             ways.setdefault(source, []).append((destination, count))
         elif source >= 0:
             unused.setdefault(source, []).append(destination)
+    ends: dict[int, int] = {}  # of loops, by their first blocks
+    for source, destination in flow.edges:
+        if 0 <= destination <= source:
+            ends[destination] = max(source, ends.get(destination, 0))
     loops: dict[int, _Loop] = {}
     for block, leaving in ways.items():
         leaving.sort(key=lambda way: -way[1])
-        total = flow.executions[block]
-        for number, (place, count) in enumerate(leaving):
-            if 0 <= place <= block and block not in loops:
-                entered = entries[block] or 1.0 if place == block else total - count
-                loops[block] = _Loop(number, total / max(entered, _ROUNDING))
+        inside = [n for n, (at, _) in enumerate(leaving) if block <= at <= ends.get(block, -1)]
+        if len(inside) == 1 < len(leaving):
+            loops[block] = _Loop(inside[0], flow.executions[block] / (entries[block] or 1.0))
     return ways, unused, loops
 
 
