@@ -474,10 +474,7 @@ def _issue(m: Machine, scheduler: int, number: int, clock: float) -> None:
         elif step.remote > 0.0 and _chance(m) < step.remote:
             done = _reach(m, step, begin)
         elif step.kind == _LOCAL:
-            done = begin + step.latency
-            if step.loads_shared:
-                done += _return(m.shared_result_free + scheduler, passes, begin)
-            _add(m, number, warp, step, begin)
+            done = _use_shared(m, scheduler, number, step, passes, begin)
         elif step.kind == _LOAD:
             done = begin + step.latency + _return(m.result_free + scheduler, passes, begin)
             latency = _latency_of(m, number, warp, step)
@@ -702,12 +699,22 @@ def _execution(m: Machine, number: int, step: Step) -> int:
 
 
 @compiled(inline=True)
-def _add(m: Machine, number: int, warp: Warp, step: Step, begin: float) -> None:
-    """Let what loads or swaps the words of a warp's addition do so."""
+def _use_shared(
+    m: Machine, scheduler: int, number: int, step: Step, passes: float, begin: float
+) -> float:
+    """Access shared memory; return when the result is there.
+
+    What loads the words of an addition was measured with all that a round does.
+    """
+    done = begin + step.latency
     if step.loads_words:
-        warp.compared = begin
+        m.warps[number].compared = begin
+        done += _WAVEFRONT_RESULT_CLOCKS * (passes - 1.0)
     elif step.adding >= 0:
         _swap(m, number, step, begin)
+    elif step.loads_shared:
+        done += _return(m.shared_result_free + scheduler, passes, begin)
+    return done
 
 
 @compiled(inline=False)
