@@ -3,7 +3,7 @@
 //
 // Each block, or lane, reads a row of its own, one piece after the other; a warp waits for each of
 // its loads. Pieces are 32 bytes of a lane, or 128 bytes and more of a block. Bytes a clock are
-// those of all SMs while their warps read; neighbours are the warps of a block.
+// those of all SMs while their warps read.
 #include <algorithm>
 #include <vector>
 
