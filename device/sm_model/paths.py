@@ -155,7 +155,8 @@ class _Walk:
         counts = [count * visit / total for _, count in ways]
         loop = self.loops.get(block)
         back = [number for number, (place, _) in enumerate(ways) if 0 <= place <= block]
-        main, rounding = (back[0], _ROUNDING) if back else (loop.again if loop else 0, 0.5)
+        main = loop.again if loop else back[0] if back else 0
+        rounding = _ROUNDING if back else 0.5
         others = [number for number in range(len(ways) - 1, -1, -1) if number != main]
         due = [number for number in others if int(counts[number] + rounding) > taken[number]]
         is_due = int(counts[main] + rounding) > taken[main]
