@@ -120,6 +120,8 @@ def compare_launches(
         if modelled.failure:
             print(f"{name}: not emulated: {modelled.failure}", file=sys.stderr)
         else:
+            if modelled.verified == "failed":
+                print(f"{name}: the result is not that of its reference", file=sys.stderr)
             compared[name] = Comparison(cases[name], measured[name], modelled)
     # In the order of the cases, not in that of the processes' ends, which decides among equals.
     return [compared[name] for name in cases if name in compared]
