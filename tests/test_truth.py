@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.truth import cases, data, measure
-from benchmarks.truth.compare import rank_correlation
+from benchmarks.truth import cases, compare, data, measure
 from benchmarks.truth.measured import measured_launches
-from benchmarks.truth.modelled import modelled
+from benchmarks.truth.modelled import Modelled, modelled
 from memlab.device.compiler.compile import CompiledKernel, compile_launch
 from memlab.device.datasheets import loader
 from memlab.device.emulation.device import execute_launch
@@ -100,9 +99,18 @@ def test_profiled_kernels_are_told_apart_by_their_order() -> None:
     }
 
 
+def test_a_wrong_result_is_named(monkeypatch, capsys) -> None:
+    verdicts = {"votes": "failed", "gelu-bf16": "passed", "hash-words": "skipped"}
+    found = [(name, Modelled(1e-5, verified=verdict)) for name, verdict in verdicts.items()]
+    monkeypatch.setattr(compare, "modelled_launches", lambda *_: iter(found))
+    compared = compare.compare_launches([case for case in WRITTEN if case.name in verdicts], 1)
+    assert {one.case.name for one in compared} == set(verdicts)
+    assert capsys.readouterr().err == "votes: the result is not that of its reference\n"
+
+
 def test_ranks_alone_decide_the_correlation() -> None:
-    assert rank_correlation([1, 2, 30], [5, 6, 7]) == pytest.approx(1)
-    assert rank_correlation([1, 2, 30], [7, 6, 5]) == pytest.approx(-1)
+    assert compare.rank_correlation([1, 2, 30], [5, 6, 7]) == pytest.approx(1)
+    assert compare.rank_correlation([1, 2, 30], [7, 6, 5]) == pytest.approx(-1)
 
 
 @pytest.mark.parametrize("name", ["hash-words", "votes", "radix-split", "gelu-bf16"])
