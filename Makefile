@@ -21,7 +21,7 @@ roofline: .venv/installed ## run the textbook's ladder and draw roofline.png and
 test: .venv/developing ## run the tests that need no GPU, but the slow ones
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m "not gpu and not slow" -n auto --dist worksteal
 
-# Tracing makes memlab's own Python two to three times as slow: a third of the quick tests is traced.
+# Tracing makes memlab's own Python two to three times as slow: only the first cases of two quick tests in three are traced.
 test-all: .venv/developing ## run all tests that need no GPU, and measure the coverage of some
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m traced -n auto --dist worksteal --cov --cov-report=term-missing
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m "not gpu and not traced" -n auto --dist worksteal

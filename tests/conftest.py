@@ -34,7 +34,7 @@ FLOP = 2 * 2048**3
 
 MAIN_ARCHITECTURE = (9, 0)
 FUZZ_TESTS = REPOSITORY / "tests" / "fuzz"
-TRACED = 3
+TRACED_OF_THREE = 2
 FOUND_BEFORE = FUZZ_TESTS / "test_found_before.py"
 
 settings.register_profile("memlab", deadline=None, derandomize=True, print_blob=True)
@@ -137,8 +137,10 @@ def share_of_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow the fuzz tests, and those that repeat a test for another architecture.
 
-    Of the others, mark one in `TRACED` as those by which the coverage is measured.
+    Of the others, mark the first case of two test functions in three as those by which the
+    coverage is measured: further cases execute much the same lines.
     """
+    drawn: set[str] = set()
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         repeated = any(
@@ -147,8 +149,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         )
         if repeated or (item.path.is_relative_to(FUZZ_TESTS) and item.path != FOUND_BEFORE):
             item.add_marker("slow")
-        is_drawn = crc32(item.nodeid.encode()) % TRACED == 0
-        if is_drawn and not (item.get_closest_marker("slow") or item.get_closest_marker("gpu")):
+        function = item.nodeid.partition("[")[0]
+        if function in drawn or item.get_closest_marker("slow") or item.get_closest_marker("gpu"):
+            continue
+        drawn.add(function)
+        if crc32(function.encode()) % 3 < TRACED_OF_THREE:
             item.add_marker("traced")
 
 
