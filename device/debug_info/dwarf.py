@@ -6,6 +6,7 @@ Tags, attributes and encodings are those of the DWARF standard, version 2, secti
 from __future__ import annotations
 
 import os
+import re
 from contextlib import contextmanager
 from io import BytesIO
 from math import prod
@@ -30,6 +31,7 @@ _STRUCTURE_TAGS = ("structure_type", "class_type", "union_type")
 _BOOLEAN_ENCODING, _FLOAT_ENCODING = 2, 4
 _SIGNED_ENCODINGS = (5, 6)  # signed, signed_char
 _UNSIGNED_ENCODINGS = (7, 8, 16)  # unsigned, unsigned_char, UTF
+_BASE_IN_C = re.compile(r"__b_\d")
 _HALF_TYPES = {"__half": "f16", "__nv_bfloat16": "bf16"}
 
 
@@ -183,6 +185,21 @@ def data_members(structure: Die) -> list[Die]:
         if child.tag in ("DW_TAG_member", "DW_TAG_inheritance")
         and not attribute_value(child, "external")
     ]
+
+
+def is_base(member: Die) -> bool:
+    """Whether a member is a base class.
+
+    NVRTC of CUDA 13.0 lists it as a member, by the name that it has in C: `__b_4Base`.
+    """
+    return member.tag == "DW_TAG_inheritance" or bool(
+        _BASE_IN_C.match(attribute_text(member, "name"))
+    )
+
+
+def member_name(member: Die) -> str:
+    """The name of a member; empty for a base class or a structure without a name."""
+    return "" if is_base(member) else attribute_text(member, "name")
 
 
 def member_offset(member: Die) -> int:

@@ -156,7 +156,7 @@ def _parts_at_offset(
             members = members[:1]  # which braces initialize in C++
         for child in members:
             # Bases have no name.
-            inner = ".".join(filter(None, (name, dwarf.attribute_text(child, "name"))))
+            inner = ".".join(filter(None, (name, dwarf.member_name(child))))
             start = offset_bytes + dwarf.member_offset(child)
             if dwarf.attribute_value(child, "bit_size"):
                 yield _bit_field(inner, child, start)
@@ -205,7 +205,7 @@ def _member_types(
         return None
     members: list[MemberType] = []
     for child in dwarf.data_members(structure):
-        kind, name = dwarf.referenced_type(child), dwarf.attribute_text(child, "name")
+        kind, name = dwarf.referenced_type(child), dwarf.member_name(child)
         element, _ = dwarf.array_element_type(kind)
         start = offset_bytes + dwarf.member_offset(child)
         if not dwarf.type_bytes(kind) or (not name and not dwarf.data_members(element)):
@@ -242,7 +242,7 @@ def _member_dtype(plain: Die) -> str:
         members = [
             dwarf.referenced_type(child)
             for child in dwarf.data_members(whole)
-            if child.tag == "DW_TAG_member"
+            if not dwarf.is_base(child)
         ]
         if sum(map(dwarf.type_bytes, members)) != dwarf.type_bytes(whole):
             return ""

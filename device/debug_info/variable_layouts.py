@@ -116,7 +116,7 @@ def _type_layout(variable_type: Die, known: dict[int, tuple[MemberLayout, ...]])
     if dwarf.is_structure(element) and element.offset not in known:
         known[element.offset] = tuple(
             MemberLayout(
-                dwarf.attribute_text(child, "name"),
+                dwarf.member_name(child),
                 dwarf.member_offset(child),
                 _type_layout(dwarf.referenced_type(child), known),
             )
