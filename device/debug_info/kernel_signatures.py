@@ -155,7 +155,6 @@ def _parts_at_offset(
         if dwarf.type_tag(plain) == "union_type":
             members = members[:1]  # which braces initialize in C++
         for child in members:
-            # Bases have no name.
             inner = ".".join(filter(None, (name, dwarf.member_name(child))))
             start = offset_bytes + dwarf.member_offset(child)
             if dwarf.attribute_value(child, "bit_size"):
