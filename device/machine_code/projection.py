@@ -56,6 +56,9 @@ _CLUSTER_BARRIER = ("UCGABAR_ARV", "UCGABAR_WAIT")
 """The barrier of a cluster. The machine code of a kernel that declares no cluster asks whether the
 launch has one, and otherwise waits for the block alone; the PTX does not show this branch."""
 
+_ASYNC_COPY = "LDGSTS"
+"""One for each `cp.async`, which the emulator executes as several instructions."""
+
 # What a deviation of the size of the PTX's count costs: to fall short, and to exceed.
 _ACCESS_COSTS = 5.0, 5.0
 _ARITHMETIC_COSTS = 0.5, 1.0  # it may be moved to where its result is needed
@@ -285,7 +288,7 @@ def _counted_copies(
 def _rank(count: PtxCount, opcode: str, copies: Mapping[int, int]) -> tuple[int, int, str]:
     """The order in which the instructions of a line are preferred to count it."""
     name, times = opcode.partition(".")[0], sum(copies.values())
-    if count.opcode == SEVERAL:
+    if count.opcode == SEVERAL and name != _ASYNC_COPY:
         return 3, times, opcode
     if name in _CLUSTER_BARRIER:
         return 0, 0, opcode

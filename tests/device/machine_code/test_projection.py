@@ -110,12 +110,16 @@ def test_each_instruction_is_executed_as_often_as_on_an_h200(name):
         assert np.abs(found[: len(rows)] - measured).sum() <= most * measured.sum()
 
 
-@pytest.mark.parametrize("name", ["multiply-adds", "ways-down", "run-starts", "fft-pass"])
-def test_all_instructions_are_as_many_as_on_an_h200(name):
+@pytest.mark.parametrize(
+    "name", ["multiply-adds", "ways-down", "run-starts", "fft-pass", "product-three-stages"]
+)
+def test_all_instructions_are_as_many_as_on_hardware(name):
     """Of `multiply-adds`, only the loop's counter shows how often ptxas holds its body.
 
     In `ways-down` and `run-starts`, warps part: a `BSYNC` is executed by each part that comes to
-    it. In `fft-pass`, zeros are divided.
+    it. In `fft-pass`, zeros are divided. Of `product-three-stages`, only asynchronous copies show
+    which of the code for some trips of inner loops is executed. The last was counted by an H100,
+    the others by an H200.
     """
     (case,) = (case for case in all_cases() if case.name == name)
     launch = case.launch()
