@@ -194,6 +194,16 @@ COUNTED = {
             "duration_ns": "gpu__time_duration.sum",
         },
     ),
+    "copied_rows": Counted(
+        "copied",
+        {
+            "l1_sectors": "l1tex__m_xbar2l1tex_read_sectors.sum",
+            "l1_requests": "lrc__xbar2lrc_requests_op_read.sum",
+            "l2_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+            "l2_requests": "lts__t_requests_srcunit_tex_op_read.sum",
+            "duration_ns": "gpu__time_duration.sum",
+        },
+    ),
     "merged_stores": Counted(
         "stores|bursts",
         {

@@ -176,6 +176,7 @@ TABLES = {
     "row_reads": "docs/results/h100-row-reads.csv",
     "shared_streams": "docs/results/h100-shared-streams.csv",
     "merged_copies": "docs/results/h200-merged-copies.csv",
+    "copied_rows": "docs/results/h200-copied-rows.csv",
 }
 """Tables of micro-benchmarks, by the programs that print them."""
 

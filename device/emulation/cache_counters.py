@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from memlab.device.beside import beside
 from memlab.device.emulation import executed_addresses
+from memlab.device.emulation.async_copies import CopyCosts
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulation.multicast import sectors_to_others
 from memlab.device.emulator.machine.tally import Tally
@@ -119,7 +120,7 @@ def model_caches(
     active: ActiveRegion,
     lane_instructions_per_block: float,
     geometry: caches.CacheGeometry,
-    fetches_per_sector: Mapping[int, float] | None = None,
+    copies: CopyCosts | None = None,
 ) -> CacheCounters:
     """Model the caches of a launch. The outputs of the launch are lost.
 
@@ -131,25 +132,30 @@ def model_caches(
         active: The blocks that access memory.
         lane_instructions_per_block: The cost of emulating a block.
         geometry: The caches.
-        fetches_per_sector: How often loads fetch a sector from the L2, by position; once if not
-            given. A sector that is fetched again hits the L2.
+        copies: What asynchronous copies cost; each sector is fetched once if not given. A sector
+            that is fetched again hits the L2.
     """
     cached = _model_once(
         execution, tally, counters, stream, active, lane_instructions_per_block, geometry
     )
+    copies = copies or CopyCosts()
     again = sum(
-        tally.sectors[load] * (fetches - 1) for load, fetches in (fetches_per_sector or {}).items()
+        tally.sectors[load] * (fetches - 1) for load, fetches in copies.fetches_per_sector.items()
     )
     once = cached.counters
     delivered = once.lrc_read_sectors + sectors_to_others(execution.program, tally)
-    if not again or not once.lrc_read_sectors:
+    apart = sum(tally.sectors[load] * each for load, each in copies.unmerged_per_sector.items())
+    if not again + apart or not once.lrc_read_sectors:
         return replace(cached, counters=replace(once, lrc_read_sectors=delivered))
-    behind = again * once.l2_read_sectors / once.lrc_read_sectors
+    asked = once.lrc_read_sectors + again
+    apart = min(apart, asked)
+    read = apart + (asked - apart) * once.l2_read_sectors / once.lrc_read_sectors
+    more = round(read) - once.l2_read_sectors
     refetched = replace(
         once,
         lrc_read_sectors=delivered + round(again),
-        l2_read_sectors=once.l2_read_sectors + round(behind),
-        l2_read_sector_hits=once.l2_read_sector_hits + round(behind),
+        l2_read_sectors=once.l2_read_sectors + more,
+        l2_read_sector_hits=once.l2_read_sector_hits + more,
     )
     return replace(cached, counters=refetched)
 

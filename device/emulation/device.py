@@ -380,7 +380,7 @@ def _model(
             launch.blocks,
             launch.cluster_blocks,
         ),
-        copies.fetches_per_sector,
+        copies,
     )
     contention = block.contention
     if not isinstance(graph, DisassemblyError):

@@ -106,3 +106,55 @@ def test_copies_that_bypass_the_l1_take_the_measured_wavefronts(row: dict[str, i
     assert 64 * counters.shared_async_store_wavefronts == row["wavefronts"] - 1
     ideal = counters.shared_async_store_wavefronts - counters.shared_excessive_wavefronts
     assert 64 * ideal == row["ideal_wavefronts"] - 1
+
+
+SHARED_ROWS = """
+__global__ void copied(const int4 *data, int4 *out, int readers, int chunks, int pitch, int first)
+{
+  extern __shared__ __align__(1024) int4 rows[];
+  int thread = threadIdx.x, row = thread / chunks, of_row = 256 / chunks;
+  const int4 *from = data + (blockIdx.x / readers * of_row + row) * 256 + thread % chunks;
+  int4 *to = rows + first + row * pitch + thread % chunks;
+  int4 sum = make_int4(0, 0, 0, 0);
+  for (int round = 0; round < 256 / chunks; ++round) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                 :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from + round * chunks));
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncthreads();
+    sum.x += rows[first + (of_row - 1 - row) * pitch + thread % chunks].x;
+    __syncthreads();
+  }
+  out[blockIdx.x * 256 + thread] = sum;
+}
+"""
+
+
+def measured_rows() -> list[dict[str, int]]:
+    with (REPOSITORY / "docs" / "results" / "h200-copied-rows.csv").open(newline="") as file:
+        rows = [
+            {name: int(value) for name, value in row.items() if value.isdigit()}
+            for row in csv.DictReader(file)
+        ]
+    return [
+        row
+        for row in rows
+        if row["asynchronous"] and row["readers"] == 4 and row["blocks"] == 64
+        if row["chunks"] > 2 and row["first"] in (0, 1, 5, 6)
+    ]
+
+
+@pytest.mark.parametrize(
+    "row",
+    measured_rows(),
+    ids=lambda row: "-".join(str(row[n]) for n in ("chunks", "pitch", "first")),
+)
+def test_reads_of_rows_that_blocks_share_are_merged_as_measured(row: dict[str, int]) -> None:
+    names = ("readers", "chunks", "pitch", "first")
+    rows = 64 // row["readers"] * (256 // row["chunks"])
+    arguments = [f"i32[{rows * 1024}]", memlab.out(64 * 1024, "i32"), *(row[n] for n in names)]
+    kernel = memlab.source(SHARED_ROWS, "copied")
+    run = memlab.run(kernel, grid=64, block=256, args=arguments, shared=150 * 1024)
+    counters = run.measurement.counters
+    assert counters.lrc_read_sectors == pytest.approx(row["l1_sectors"], rel=0.001)
+    # The two reads of a sector in two pieces are merged like any others: 10% high if all are such.
+    assert counters.l2_read_sectors == pytest.approx(row["l2_sectors"], rel=0.11)
