@@ -195,7 +195,7 @@ COUNTED = {
         },
     ),
     "copied_rows": Counted(
-        "copied",
+        "copied|halves|turns",
         {
             "l1_sectors": "l1tex__m_xbar2l1tex_read_sectors.sum",
             "l1_requests": "lrc__xbar2lrc_requests_op_read.sum",

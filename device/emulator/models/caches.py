@@ -435,6 +435,7 @@ def _merged_in_rounds(
         starts=np.arange(blocks + 1) * len(rows),
         round=np.tile(number, blocks),
         place=place,
+        line=place // SECTORS_PER_LINE,
         unit=place * SECTOR_BYTES // geometry.dram_access_bytes,
         sectors=np.tile(sectors, blocks),
         lines=np.tile(count, blocks),

@@ -71,8 +71,9 @@ class Held(Record):
 
 
 class UnderWay(Record):
-    """A read of a place by a group."""
+    """The last read of a line by a group."""
 
+    place: int
     until: float  # when others can no longer join
     arrival: float  # when the data comes
     readers: int
@@ -92,6 +93,8 @@ class Merging(Record):
     first_wave: int  # blocks that start at once
     rounds: Pointer[Int32]  # by read
     places: Pointer[Int32]  # by read: what it reads, by a number from 0
+    lines: Pointer[Int32]  # by read: the line in which it lies, and its turn, by a number from 0
+    apart: Pointer[float]  # by read: the share of its sectors that are not merged
     units: Pointer[Int32]  # by read: what a miss of it brings to the L2, by a number from 0
     sectors: Pointer[float]  # by read
     rests: Pointer[float]  # by read: clocks from the first to the last of its lines, in the L2
@@ -101,7 +104,8 @@ class Merging(Record):
     homes: Pointer[Byte]  # by read: the partition of the L2 in front of its memory
     partitions: int
     place_count: int
-    under_way: Pointer[UnderWay]  # by group and place
+    line_count: int
+    under_way: Pointer[UnderWay]  # by group, line and turn
     held: Pointer[Held]  # a table of hashes
     held_bits: int  # of the number of its entries
     arrivals: Pointer[float]  # by unit: when its home in the L2 has it; negative for never asked
@@ -189,9 +193,10 @@ def ask(state: Merging, number: int, time: float, read: int) -> float:
         wave = 1
     sectors = state.sectors[read]
     state.asked[wave] += sectors
-    other = state.under_way[group * state.place_count + place]
-    if time < other.until and other.readers < state.most_readers:
+    other = state.under_way[group * state.line_count + state.lines[read]]
+    if other.place == place and time < other.until and other.readers < state.most_readers:
         other.readers += 1
+        state.read[wave] += sectors * state.apart[read]
         return later(other.arrival, time + state.coalescer_clocks)
     state.read[wave] += sectors
     way_back, further = state.latency / 2.0, 0.0
@@ -211,7 +216,7 @@ def ask(state: Merging, number: int, time: float, read: int) -> float:
         other.arrival = first + state.rests[read]
     if further > 0.0:
         state.copies[place] = other.arrival - way_back
-    other.readers = 1
+    other.place, other.readers = place, 1
     other.until = first - state.coalescer_clocks
     return other.arrival
 

@@ -38,6 +38,11 @@ _EVENT, _SM, _READER, _BLOCK, _HELD, _UNDER_WAY, _MERGING = map(
 _NORMALS = 1 << 12
 _FLOAT = np.float64
 _TPC_SMS = 2
+_APART_LINES = 15.0
+"""Lines between two reads of different sectors of a line by a warp, by which the share of them that
+are not merged falls to 1/e: 8, 16, 32 and 64 lines apart an H200 left 0.69, 0.55, 0.39 and 0.33 of
+the reads, and 0.30 of those of lines of their own (`turns` and `halves` of
+docs/results/h200-copied-rows.csv)."""
 DURATION_DEVIATION = 0.16
 """The standard deviation of the time of short blocks that read DRAM, over that time: 0.155 to 0.187
 with 2 to 8 blocks on an SM (benchmarks/block_places.cu, H100 80GB HBM3 at 1980 MHz, 2026-11-27).
@@ -173,6 +178,7 @@ class ReadRounds:
         starts: The first read of each reader, and the end of the last one; shape (readers + 1,).
         round: The round of each read, ascending in a reader; shape (reads,).
         place: A number of what it reads, shape (reads,): equal ones can be merged.
+        line: A number of the line in which it lies, shape (reads,).
         unit: A number of what a miss of it brings to the L2, shape (reads,).
         sectors: How many sectors it reads, shape (reads,).
         lines: How many lines these lie in, shape (reads,).
@@ -187,6 +193,7 @@ class ReadRounds:
     starts: IntArray
     round: IntArray
     place: IntArray
+    line: IntArray
     unit: IntArray
     sectors: NDArray[np.float64]
     lines: NDArray[np.float64]
@@ -246,6 +253,7 @@ def read_times(
         starts=np.arange(blocks + 1) * len(lines),
         round=np.tile(np.arange(len(lines)), blocks),
         place=number,
+        line=number,
         unit=number,
         sectors=np.ones(len(number)),
         lines=np.tile(lines, blocks),
@@ -281,6 +289,8 @@ def _simulate(
     count = readers // rounds.warps
     clocks = merging.block_clocks / rounds.warps
     places, place = np.unique(rounds.place, return_inverse=True)
+    of_turn, apart = _turns(rounds)
+    lines, line = np.unique(of_turn, return_inverse=True)
     units, unit = np.unique(rounds.unit, return_inverse=True)
     brought = 0.0 if all_hit else -1.0
     groups = merging.groups(count, multiprocessors)
@@ -309,6 +319,8 @@ def _simulate(
         "blocks": blocks,
         "rounds": rounds.round.astype(np.int32),
         "places": place.astype(np.int32),
+        "lines": line.astype(np.int32),
+        "apart": apart,
         "units": unit.astype(np.int32),
         "sectors": np.ascontiguousarray(rounds.sectors, _FLOAT),
         "rests": _interpolated(merging.rests, rounds.lines),
@@ -317,7 +329,7 @@ def _simulate(
         "cached": cached.astype(np.uint8),
         "homes": homes.astype(np.uint8),
         "held": np.zeros(1 << held_bits, _HELD),
-        "under_way": np.zeros((int(groups.max()) + 1) * len(places), _UNDER_WAY),
+        "under_way": np.zeros((int(groups.max()) + 1) * len(lines), _UNDER_WAY),
         "arrivals": np.full(len(units), brought),
         "copies": np.full(len(places), brought),
         "normals": generator.standard_normal(_NORMALS),
@@ -329,6 +341,7 @@ def _simulate(
     for name, array in arrays.items():
         state[name] = array.ctypes.data
     state["block_count"], state["place_count"] = count, len(places)
+    state["line_count"] = len(lines)
     state["held_bits"] = held_bits
     state["first_wave"] = min(multiprocessors * resident_blocks, count)
     state["normal_count"], state["most_readers"] = _NORMALS, merging.most
@@ -364,6 +377,7 @@ def _by_homes(rounds: ReadRounds, partitions: int) -> tuple[ReadRounds, IntArray
         starts=np.append(first, len(read))[rounds.starts],
         round=rounds.round[read],
         place=rounds.place[read] * partitions + home,
+        line=rounds.line[read] * partitions + home,
         unit=rounds.unit[read] * partitions + home,
         sectors=(rounds.sectors / parts)[read],
         lines=(rounds.lines / parts)[read],
@@ -371,6 +385,32 @@ def _by_homes(rounds: ReadRounds, partitions: int) -> tuple[ReadRounds, IntArray
         cached=None if rounds.cached is None else rounds.cached[read],
     )
     return of_read, home
+
+
+def _turns(rounds: ReadRounds) -> tuple[IntArray, NDArray[np.float64]]:
+    """How reads of a line in one round, which ask for different sectors of it, are merged.
+
+    Those of each turn are merged with each other: first ones with first ones, second with second.
+
+    Returns:
+        A number of the line and the turn of each read, and the share of its sectors that are not
+        merged because the other reads of its round come at about the same time; shape (reads,).
+    """
+    of = np.repeat(np.arange(len(rounds.starts) - 1), np.diff(rounds.starts))
+    begins = (np.diff(of, prepend=-1) != 0) | (np.diff(rounds.round, prepend=-1) != 0)
+    _, line = np.unique(rounds.line, return_inverse=True)
+    count = int(line.max(initial=0)) + 1
+    key = np.cumsum(begins) * count + line
+    order = np.argsort(key, kind="stable")
+    is_first = np.diff(key[order], prepend=-1) != 0
+    number = np.arange(len(key))
+    turn, apart = np.empty(len(key), np.int64), np.zeros(len(key))
+    turn[order] = number - np.maximum.accumulate(np.where(is_first, number, 0))
+    behind = np.flatnonzero(~is_first)
+    distance = np.diff(np.cumsum(rounds.lines)[order], prepend=0.0)[behind]
+    for reads in (order[behind - 1], order[behind]):
+        np.maximum.at(apart, reads, np.exp(-distance / _APART_LINES))
+    return turn * count + line, apart
 
 
 def _rests(latency_by_sectors: Mapping[str, float]) -> tuple[tuple[float, float], ...]:

@@ -4,7 +4,8 @@ The tables are docs/results/h100-row-reads.csv (benchmarks/row_reads.cu) and h10
 (benchmarks/wave_reads.cu), an H100 80GB HBM3 at 1980 MHz, driver 580.159.04, 2026-11-27, and
 h200-block-paces.csv (benchmarks/block_paces.cu), an H200 at the same clock, driver and day. And
 h100-few-blocks.csv (benchmarks/few_blocks.cu), an H100 80GB HBM3, 2026-11-28, and
-h200-product-reads.csv (benchmarks/product_reads.cu), an H200 of the same day.
+h200-product-reads.csv (benchmarks/product_reads.cu), an H200 of the same day. And
+h200-copied-rows.csv (benchmarks/copied_rows.cu), an H200, 2026-11-29.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def rounds_of(places: list[list[int]]) -> ReadRounds:
         starts=np.concatenate([[0], np.cumsum(lengths)]),
         round=np.concatenate([np.arange(length) for length in lengths]),
         place=place,
+        line=place,
         unit=place,
         sectors=np.ones(len(place)),
         lines=np.ones(len(place)),
@@ -246,6 +248,7 @@ def test_reads_of_short_blocks_are_merged_as_counted(per_sm: int) -> None:
                 starts=2 * np.arange(len(block) + 1),
                 round=np.repeat(block, 2),
                 place=place,
+                line=place,
                 unit=place,
                 sectors=np.full(len(place), 32.0),
                 lines=np.full(len(place), 8.0),
@@ -360,16 +363,82 @@ def test_reads_of_warps_that_go_their_own_ways_are_merged_as_counted() -> None:
     assert np.abs(errors).max() < 0.25
 
 
+def halves_of_lines(order: list[tuple[int, int]], lines: float, odd: tuple[int, int]) -> ReadRounds:
+    """64 blocks, of which each eight read halves of the same lines in 16 rounds.
+
+    Args:
+        order: The number of the lines, and of their half, of each read in a round.
+        lines: How many lines each read has.
+        odd: What the blocks of odd numbers add to these numbers.
+    """
+    rounds, reads = 16, len(order)
+    numbers, half = np.tile(np.array(order).T, rounds)
+    block = np.arange(64)[:, None]
+    line = block // 8 * 2**20 + np.repeat(np.arange(rounds), reads) * 64 + numbers
+    line, half = line + block % 2 * odd[0], half + block % 2 * odd[1]
+    number = np.tile(np.repeat(np.arange(rounds), reads), 64)
+    return ReadRounds(
+        starts=np.arange(65) * rounds * reads,
+        round=number,
+        place=(line * 2 + half).reshape(-1),
+        line=line.reshape(-1),
+        unit=line.reshape(-1),
+        sectors=np.full(line.size, 2 * lines),
+        lines=np.full(line.size, lines),
+        work=np.full(line.size, 1 / rounds),
+    )
+
+
+def in_turns(reads: int) -> list[tuple[int, int]]:
+    """Eight reads of first halves and eight of second ones, of so many lines in turn."""
+    turns = [range(first, first + reads) for first in range(0, 8, reads)]
+    return [(read, half) for turn in turns for half in (0, 1) for read in turn]
+
+
+def left_of_halves(kernel: str) -> float:
+    """The share of the reads that an H200 left."""
+    with (REPOSITORY / "docs" / "results" / "h200-copied-rows.csv").open(newline="") as file:
+        (row,) = (row for row in csv.DictReader(file) if row["kernel"] == kernel)
+    return int(row["l2_sectors"]) / int(row["l1_sectors"])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "order", "odd", "within"),
+    [
+        ("halves 0", [(0, 0)], (0, 0), 0.02),
+        ("halves 1", [(0, 0)], (0, 1), 0.25),
+        ("halves 2", [(0, 0)], (32, 0), 0.02),
+        ("halves 3", [(0, 0), (0, 1)], (0, 0), 0.2),
+        ("halves 4", [(0, 0), (32, 0)], (0, 0), 0.02),
+        *((f"turns {lines}", in_turns(lines // 8), (0, 0), 0.1) for lines in (8, 16, 32, 64)),
+    ],
+)
+def test_reads_of_halves_of_a_line_disturb_each_other(
+    kernel: str, order: list[tuple[int, int]], odd: tuple[int, int], within: float
+) -> None:
+    """Neighbours that read other halves, or the reads of a block: the nearer, the more."""
+    h200 = ReadMerging.of(load_datasheet("h200"))
+    assert h200 is not None
+    merging = replace(h200, block_clocks=1600.0, partitions=2)
+
+    lines = 8.0 if len(order) > 2 else 64.0 / len(order)
+    merged = merge_reads(halves_of_lines(order, lines, odd), merging, SMS, 1)
+
+    assert merged.first_wave == pytest.approx(left_of_halves(kernel), rel=within)
+
+
 def product_reads(blocks: int, side: int, depth: int) -> ReadRounds:
     """Of blocks that read rows of A with those of their row, and lines of B with their column."""
     rounds = 1024 // depth
     block, number = np.arange(blocks)[:, None], np.arange(rounds)
     of_a, of_b = block // side * rounds + number, block % side * rounds + number + 2**20
+    line_of_a = of_a // (32 // depth)
     unit_of_a = of_a if depth == 16 else of_a // 2  # which an access to DRAM of 64 bytes brings
     return ReadRounds(
         starts=np.arange(blocks + 1) * rounds * 2,
         round=np.tile(np.repeat(number, 2), blocks),
         place=np.stack([of_a, of_b], axis=-1).reshape(-1),
+        line=np.stack([line_of_a, of_b], axis=-1).reshape(-1),
         unit=np.stack([unit_of_a, of_b], axis=-1).reshape(-1),
         sectors=np.full(blocks * rounds * 2, 16.0 * depth),
         lines=np.tile([128.0, 4.0 * depth], blocks * rounds),
@@ -435,6 +504,7 @@ def simulated(row: Mapping[str, int]) -> float:
         starts=np.arange(blocks + 1) * trips * len(tiles),
         round=np.tile(np.repeat(np.arange(trips), len(tiles)), blocks),
         place=places.reshape(-1),
+        line=places.reshape(-1),
         unit=places.reshape(-1),
         sectors=np.full(places.size, 128.0),
         lines=np.full(places.size, 32.0),
