@@ -394,11 +394,14 @@ STEADY = ReadMerging(
 
 
 def test_reads_of_blocks_in_step_are_merged_by_groups() -> None:
-    """Four blocks read each tile, those of a row of M, those of a column of N: one read is left."""
+    """Four blocks read each tile, those of a row of M, those of a column of N: one read is left.
+
+    A row of a tile is a line.
+    """
     merging = replace(geometry(l1_bytes=0, resident_blocks=1), multiprocessors=16, reads=STEADY)
     apart = replace(merging, reads=replace(STEADY, units=((8, 0), (8, 1))))
 
-    made, grid = matrix_product(64, 16), all_of((4, 4, 1))
+    made, grid = matrix_product(128, 32), all_of((4, 4, 1))
 
     assert caches.l1_reads(made, grid, merging).coalesced_share == pytest.approx(1 / 4)
     # Rows of blocks lie in one group, columns half in each.
@@ -431,7 +434,7 @@ def test_blocks_without_barriers_are_simulated_in_full_or_not(
     free = replace(STEADY, between_barriers=False)
     merging = replace(geometry(l1_bytes=0, resident_blocks=1), multiprocessors=16, reads=free)
 
-    found = caches.l1_reads(matrix_product(64, 16), all_of((4, 4, 1)), merging).coalesced_share
+    found = caches.l1_reads(matrix_product(128, 32), all_of((4, 4, 1)), merging).coalesced_share
 
     assert found == pytest.approx(share)
 
