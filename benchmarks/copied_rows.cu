@@ -15,18 +15,17 @@
 constexpr u32 THREADS = 256, WIDTH = 256;  // 16 bytes each
 constexpr int WHOLE_SM = 150 * 1024;
 
+__device__ void add(int4& sum, int4 other) {
+  sum.x += other.x, sum.y ^= other.y, sum.z += other.z, sum.w ^= other.w;
+}
+
 __global__ void __launch_bounds__(THREADS) copied(const int4* data, int4* out, u32* meeting, u32 readers, u32 chunks,
                                                   u32 pitch, u32 first, bool asynchronous) {
   extern __shared__ int4 rows[];
   u32 thread = threadIdx.x, row = thread / chunks, of_row = THREADS / chunks;
   const int4* from = data + u64(blockIdx.x / readers * of_row + row) * WIDTH + thread % chunks;
   int4* to = rows + first + row * pitch + thread % chunks;
-  if (thread == 0) {
-    atomicAdd(meeting, 1);
-    while (*(volatile u32*)meeting < gridDim.x) {
-    }
-  }
-  __syncthreads();
+  meet(meeting);
   int4 sum = make_int4(0, 0, 0, 0);
 #pragma unroll 1
   for (u32 round = 0; round < WIDTH / chunks; ++round) {
@@ -39,8 +38,7 @@ __global__ void __launch_bounds__(THREADS) copied(const int4* data, int4* out, u
       *to = __ldcg(from + round * chunks);
     }
     __syncthreads();
-    int4 other = rows[first + (of_row - 1 - row) * pitch + thread % chunks];
-    sum.x += other.x, sum.y ^= other.y, sum.z += other.z, sum.w ^= other.w;
+    add(sum, rows[first + (of_row - 1 - row) * pitch + thread % chunks]);
     __syncthreads();
   }
   out[blockIdx.x * THREADS + thread] = sum;
@@ -52,19 +50,13 @@ __global__ void __launch_bounds__(THREADS) halves(const int4* data, int4* out, u
   u32 thread = threadIdx.x, other = by <= 2 ? blockIdx.x % 2 : thread / (THREADS / 2);
   u32 row = by <= 2 ? thread / 4 : thread % (THREADS / 2) / 4, further = other * (by % 2 ? 4 : by ? ROUNDS * LINE : 0);
   const int4* from = data + u64(blockIdx.x / READERS * (THREADS / 4) + row) * WIDTH + further + thread % 4;
-  if (thread == 0) {
-    atomicAdd(meeting, 1);
-    while (*(volatile u32*)meeting < gridDim.x) {
-    }
-  }
-  __syncthreads();
+  meet(meeting);
   int4 sum = make_int4(0, 0, 0, 0);
 #pragma unroll 1
   for (u32 round = 0; round < ROUNDS; ++round) {
     rows[thread] = __ldcg(from + round * LINE);
     __syncthreads();
-    int4 next = rows[thread ^ 1];
-    sum.x += next.x, sum.y ^= next.y, sum.z += next.z, sum.w ^= next.w;
+    add(sum, rows[thread ^ 1]);
     __syncthreads();
   }
   out[blockIdx.x * THREADS + thread] = sum;
@@ -74,12 +66,7 @@ template <u32 LINES>
 __global__ void __launch_bounds__(32) turns(const int4* data, int4* out, u32* meeting) {
   constexpr u32 READERS = 8, LINE = 8, ROWS = 64, AT_ONCE = 8, HALVES = LINES / AT_ONCE;
   const int4* from = data + u64(blockIdx.x / READERS * ROWS + threadIdx.x / 4) * WIDTH + threadIdx.x % 4;
-  if (threadIdx.x == 0) {
-    atomicAdd(meeting, 1);
-    while (*(volatile u32*)meeting < gridDim.x) {
-    }
-  }
-  __syncwarp();
+  meet(meeting);
   int4 sum = make_int4(0, 0, 0, 0);
 #pragma unroll 1
   for (u32 round = 0; round < WIDTH / LINE; ++round) {
@@ -90,7 +77,7 @@ __global__ void __launch_bounds__(32) turns(const int4* data, int4* out, u32* me
       next[i] = __ldcg(from + u64(rows * AT_ONCE) * WIDTH + round * LINE + half * 4);
     }
 #pragma unroll
-    for (int4 value : next) sum.x += value.x, sum.y ^= value.y, sum.z += value.z, sum.w ^= value.w;
+    for (int4 value : next) add(sum, value);
     from += __shfl_xor_sync(~0u, sum.x == 0 && sum.w == 0 && sum.y == 1, 1);  // waits for all
   }
   out[blockIdx.x * 32 + threadIdx.x] = sum;

@@ -25,6 +25,16 @@ __device__ __forceinline__ u32 multiprocessor() {
   return number;
 }
 
+// Waits until all blocks of a grid that is resident as a whole have come here; `meeting` is 0 before.
+__device__ __forceinline__ void meet(u32* meeting) {
+  if (threadIdx.x == 0) {
+    atomicAdd(meeting, 1);
+    while (*(volatile u32*)meeting < gridDim.x) {
+    }
+  }
+  __syncthreads();
+}
+
 __host__ __device__ __forceinline__ u32 hashed(u32 a, u32 b) {
   u32 x = a * 0x9E3779B9u ^ b;
   x = (x ^ x >> 16) * 0x85EBCA6Bu;
