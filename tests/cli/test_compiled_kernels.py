@@ -71,16 +71,10 @@ def memory(measurement: Measurement) -> dict[str, float]:
 
 
 def assert_same_memory(measured: Measurement, expected: Measurement, assembler: str) -> None:
-    """Compare the counts of PTX with its source's.
-
-    Without ptxas, no code is read from DRAM, and the pace of blocks, by which reads are merged, is
-    that of the PTX's instructions.
-    """
+    """Compare the counts of PTX with its source's; without ptxas, no code is read from DRAM."""
     found, wanted = memory(measured), memory(expected)
     if assembler == "no ptxas":
         assert found.pop("dram_read_bytes") < wanted.pop("dram_read_bytes")
-        for name in ("l2_read_sectors", "l2_read_sector_hits"):
-            assert found.pop(name) == pytest.approx(wanted.pop(name), rel=0.02)
     assert found == wanted
 
 
@@ -122,7 +116,8 @@ def assembler(request, monkeypatch):
     ("name", "parameters"),
     [
         ("tiled", {"width": 64, "tile": 16}),
-        ("tiled-dynamic", {"width": 64, "tile": 16}),
+        # Rows of 64 bytes would be merged by the pace of blocks, which is the PTX's without ptxas.
+        ("tiled-dynamic", {"width": 64, "tile": 32}),
         pytest.param("strided", {"n": 4096}, marks=pytest.mark.slow),
         pytest.param("transpose-padded", {"width": 64}, marks=pytest.mark.slow),
         pytest.param("double-buffered", {"width": 64}, marks=pytest.mark.slow),
