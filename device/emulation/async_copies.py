@@ -166,9 +166,10 @@ def _fetched_apart(copies: NDArray[np.int64]) -> int:
     """
     fetched = np.unique(copies, axis=1)
     requests, request = np.unique(fetched[:-1], axis=1, return_inverse=True)
-    sectors = np.bincount(request.reshape(-1), 1 << fetched[-1] % SECTORS_PER_LINE)
     lines, line = np.unique(requests[:2], axis=1, return_inverse=True)
+    request, line = request.reshape(-1), line.reshape(-1)  # NumPy 2.0 gives them another shape
+    sectors = np.bincount(request, 1 << fetched[-1] % SECTORS_PER_LINE)
     least, most = np.full(lines.shape[1], np.inf), np.zeros(lines.shape[1])
-    np.minimum.at(least, line.reshape(-1), sectors)
-    np.maximum.at(most, line.reshape(-1), sectors)
-    return int(np.count_nonzero((least < most)[line.reshape(-1)[request.reshape(-1)]]))
+    np.minimum.at(least, line, sectors)
+    np.maximum.at(most, line, sectors)
+    return int(np.count_nonzero((least < most)[line[request]]))
