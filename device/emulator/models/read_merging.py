@@ -403,10 +403,13 @@ def _turns(rounds: ReadRounds) -> tuple[IntArray, NDArray[np.float64]]:
     key = np.cumsum(begins) * count + line
     order = np.argsort(key, kind="stable")
     is_first = np.diff(key[order], prepend=-1) != 0
-    number = np.arange(len(key))
+    # What a round reads twice is merged with itself.
+    is_other = ~is_first & (np.diff(rounds.place[order], prepend=-1) != 0)
+    turns = np.cumsum(is_other)
+    first = np.maximum.accumulate(np.where(is_first, np.arange(len(key)), 0))
     turn, apart = np.empty(len(key), np.int64), np.zeros(len(key))
-    turn[order] = number - np.maximum.accumulate(np.where(is_first, number, 0))
-    behind = np.flatnonzero(~is_first)
+    turn[order] = turns - turns[first]
+    behind = np.flatnonzero(is_other)
     distance = np.diff(np.cumsum(rounds.lines)[order], prepend=0.0)[behind]
     for reads in (order[behind - 1], order[behind]):
         np.maximum.at(apart, reads, np.exp(-distance / _APART_LINES))

@@ -427,6 +427,23 @@ def test_reads_of_halves_of_a_line_disturb_each_other(
     assert merged.first_wave == pytest.approx(left_of_halves(kernel), rel=within)
 
 
+@pytest.mark.parametrize(
+    ("places", "left"),
+    # Each place is read once, and of what is joined a line apart exp(-1 / 15) is not merged.
+    [([7, 7], 1 / 4), ([7, 8], (1 + np.exp(-1 / 15)) / 2)],
+)
+def test_a_round_that_reads_a_line_twice_disturbs_itself_by_other_sectors(
+    places: list[int], left: float
+) -> None:
+    """Two blocks of a group read the same, in one round."""
+    rounds = rounds_of([places] * 2)
+    rounds = replace(rounds, round=np.zeros(4, np.int64), line=np.full(4, 7))
+
+    merged = merge_reads(rounds, steady((0, 0)), 2, 1)
+
+    assert merged.first_wave == pytest.approx(left)
+
+
 def product_reads(blocks: int, side: int, depth: int) -> ReadRounds:
     """Of blocks that read rows of A with those of their row, and lines of B with their column."""
     rounds = 1024 // depth
