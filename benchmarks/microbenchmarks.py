@@ -204,6 +204,15 @@ COUNTED = {
             "duration_ns": "gpu__time_duration.sum",
         },
     ),
+    "column_reads": Counted(
+        "columns",
+        {
+            "l1_sectors": "l1tex__m_xbar2l1tex_read_sectors.sum",
+            "l2_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+            "duration_ns": "gpu__time_duration.sum",
+        },
+        cache_control="none",
+    ),
     "merged_stores": Counted(
         "stores|bursts",
         {

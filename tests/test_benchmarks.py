@@ -177,6 +177,7 @@ TABLES = {
     "shared_streams": "docs/results/h100-shared-streams.csv",
     "merged_copies": "docs/results/h200-merged-copies.csv",
     "copied_rows": "docs/results/h200-copied-rows.csv",
+    "column_reads": "docs/results/h200-column-reads.csv",
 }
 """Tables of micro-benchmarks, by the programs that print them."""
 

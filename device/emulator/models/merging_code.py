@@ -5,7 +5,8 @@ asks for all reads of a round at once, waits for the last one, and computes. The
 multiprocessor share its clocks: the oldest of those that have work to do is served, or where they
 queue for the L1, all in turn. What one of its warps has asked for, another one does not ask for
 again. Of the reads of a sector by a group of multiprocessors, those that come to its coalescer
-before the data of the first one get what it brings.
+before the data of the first one get what it brings, unless another one of the same partition has
+asked for other sectors of the line since.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from memlab.device.emulator.models.cache_records import HASH
 from memlab.device.emulator.models.clocks import later
 
 _HASH_SHIFT = 20
+_NEIGHBOURS = 2  # groups, in the order in which they receive blocks, of one partition of the L2
 _HAS_ENDED = 1  # the version of a block's event by which it makes room for another one
+_ASKS = 2  # that of a reader's event by which it begins its first round
 
 
 class Event(Record):
@@ -70,10 +73,18 @@ class Held(Record):
     arrival: float  # when the data comes
 
 
-class UnderWay(Record):
-    """The last read of a line by a group."""
+class Line(Record):
+    """Which sectors of a line can be joined by the groups of a partition of the L2."""
 
-    place: int
+    place: int  # -1 for none
+    until: float  # when none of the reads of them can be joined any more
+    version: int  # of these reads
+
+
+class UnderWay(Record):
+    """The last read of a line by a group that can be joined."""
+
+    version: int  # that of its line
     until: float  # when others can no longer join
     arrival: float  # when the data comes
     readers: int
@@ -106,6 +117,7 @@ class Merging(Record):
     place_count: int
     line_count: int
     under_way: Pointer[UnderWay]  # by group, line and turn
+    open_lines: Pointer[Line]  # by partition, line and turn
     held: Pointer[Held]  # a table of hashes
     held_bits: int  # of the number of its entries
     arrivals: Pointer[float]  # by unit: when its home in the L2 has it; negative for never asked
@@ -122,6 +134,7 @@ class Merging(Record):
     memory_deviation: float
     pace_deviation: float  # of the clocks that one computes, relative, by each other that does
     start_clocks: float  # between starts of blocks
+    start_deviation: float  # of the time from the start of a block to its first read, clocks
     duration_deviation: float  # of the time from the start of a block to its end, relative
     in_turn: int  # 1 where the readers of an SM share its clocks, 0 where it serves the oldest
     asked: Pointer[float]  # sectors that blocks of the first wave, and later ones, ask for
@@ -193,32 +206,47 @@ def ask(state: Merging, number: int, time: float, read: int) -> float:
         wave = 1
     sectors = state.sectors[read]
     state.asked[wave] += sectors
+    partition = group // _NEIGHBOURS % state.partitions
+    line = state.open_lines[partition * state.line_count + state.lines[read]]
     other = state.under_way[group * state.line_count + state.lines[read]]
-    if other.place == place and time < other.until and other.readers < state.most_readers:
+    if (
+        line.place == place
+        and other.version == line.version
+        and time < other.until
+        and other.readers < state.most_readers
+    ):
         other.readers += 1
         state.read[wave] += sectors * state.apart[read]
         return later(other.arrival, time + state.coalescer_clocks)
     state.read[wave] += sectors
     way_back, further = state.latency / 2.0, 0.0
     held = state.arrivals[unit]
-    if group % state.partitions != state.homes[read]:
+    if partition != state.homes[read]:
         further = state.way_between
         if state.copies[place] >= 0.0:
             held, further = state.copies[place], 0.0
     if held < 0.0:
         drawn = state.memory_latency + further + state.memory_deviation * normal(state)
         first = time + later(drawn, state.latency)
-        other.arrival = first + state.memory_rests[read]
+        arrival = first + state.memory_rests[read]
         state.arrivals[unit] = first + state.memory_rests[read] - way_back - further / 2.0
     else:
         drawn = state.latency + further + state.deviation * normal(state)
-        first = later(time + later(drawn, way_back), held + way_back + further / 2.0)
-        other.arrival = first + state.rests[read]
+        begins = time + later(drawn, way_back)
+        first = later(begins, held + way_back + further / 2.0)
+        arrival = later(first, begins + state.rests[read])
     if further > 0.0:
-        state.copies[place] = other.arrival - way_back
-    other.place, other.readers = place, 1
-    other.until = first - state.coalescer_clocks
-    return other.arrival
+        state.copies[place] = arrival - way_back
+    until = first - state.coalescer_clocks
+    if line.place != place:
+        line.version += 1
+        if line.place >= 0 and time < line.until:
+            line.place = -1  # neither can be joined
+            return arrival
+        line.place, line.until = place, until
+    line.until = later(line.until, until)
+    other.version, other.readers, other.until, other.arrival = line.version, 1, until, arrival
+    return arrival
 
 
 @compiled
@@ -346,7 +374,8 @@ def start(state: Merging, number: int, time: float) -> None:
         if state.readers[reader].work > 0.0:
             push(state, block.begun, reader, 0)
         else:
-            read_round(state, reader, block.begun)
+            late = state.start_deviation * normal(state)
+            push(state, block.begun + later(late, -late), reader, _ASKS)
 
 
 @compiled(exported=True)
@@ -361,6 +390,8 @@ def merge(state: Merging, multiprocessors: int) -> int:
         if number >= 0 and version == _HAS_ENDED:
             if state.started < state.block_count:
                 start(state, state.blocks[number].multiprocessor, time)
+        elif number >= 0 and version == _ASKS:
+            read_round(state, number, time)
         elif number >= 0:
             begin_work(state, number, time)
         elif state.multiprocessors[-1 - number].version == version:

@@ -23,7 +23,7 @@ from memlab.device.emulator.models import merging_code
 from memlab.device.emulator.models.address_streams import IntArray, hash_lines
 from memlab.device.properties import DeviceProperties
 
-_EVENT, _SM, _READER, _BLOCK, _HELD, _UNDER_WAY, _MERGING = map(
+_EVENT, _SM, _READER, _BLOCK, _HELD, _LINE, _UNDER_WAY, _MERGING = map(
     dtype_of,
     (
         merging_code.Event,
@@ -31,6 +31,7 @@ _EVENT, _SM, _READER, _BLOCK, _HELD, _UNDER_WAY, _MERGING = map(
         merging_code.Reader,
         merging_code.Block,
         merging_code.Held,
+        merging_code.Line,
         merging_code.UnderWay,
         merging_code.Merging,
     ),
@@ -47,6 +48,12 @@ DURATION_DEVIATION = 0.16
 """The standard deviation of the time of short blocks that read DRAM, over that time: 0.155 to 0.187
 with 2 to 8 blocks on an SM (benchmarks/block_places.cu, H100 80GB HBM3 at 1980 MHz, 2026-11-27).
 That of blocks that compute is 0.015 to 0.047, which scatters those of later waves just as well."""
+
+START_DEVIATION_CLOCKS = 150.0
+"""How long after the start of a block its first read comes: the standard deviation of a normal
+distribution around 0, of whose amounts these times are. With it, 8 and 4 blocks in turn that read
+the same sectors read 0.45 and 0.64 of them from the L2, as an H200 counted
+(docs/results/h200-column-reads.csv: 1,024 blocks, one trip, cached)."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,7 @@ class ReadMerging:
         pace_deviation: That of the time in which blocks do the same work, over the time.
         start_clocks: Between the starts of two blocks.
         block_clocks: What a block takes of a multiprocessor's time in all.
+        start_deviation_clocks: Of the time from the start of a block to its first read.
         between_barriers: Whether a round lies between two barriers. Else it is a single load.
         in_turn: Whether those on a multiprocessor advance alike, because their accesses queue for
             the L1. Else it serves the oldest.
@@ -89,6 +97,7 @@ class ReadMerging:
     pace_deviation: float
     start_clocks: float
     block_clocks: float = 0.0
+    start_deviation_clocks: float = START_DEVIATION_CLOCKS
     between_barriers: bool = True
     in_turn: bool = False
     partitions: int = 1
@@ -259,7 +268,7 @@ def read_times(
         lines=np.tile(lines, blocks),
         work=np.full(len(number), 1 / len(lines)),
     )
-    own = replace(merging, partitions=1)
+    own = replace(merging, partitions=1, start_deviation_clocks=0.0)
     _, times = _simulate(rounds, own, 1, resident_blocks, all_hit=True)
     return times.reshape(blocks, len(lines))
 
@@ -330,6 +339,7 @@ def _simulate(
         "homes": homes.astype(np.uint8),
         "held": np.zeros(1 << held_bits, _HELD),
         "under_way": np.zeros((int(groups.max()) + 1) * len(lines), _UNDER_WAY),
+        "open_lines": np.full(merging.partitions * len(lines), np.array((-1, 0.0, 1), _LINE)),
         "arrivals": np.full(len(units), brought),
         "copies": np.full(len(places), brought),
         "normals": generator.standard_normal(_NORMALS),
@@ -355,6 +365,7 @@ def _simulate(
     # Each other block takes one out of step, in which the warps have equal parts.
     state["pace_deviation"] = merging.pace_deviation / rounds.warps
     state["start_clocks"] = merging.start_clocks
+    state["start_deviation"] = merging.start_deviation_clocks
     if not merging.between_barriers:
         state["duration_deviation"] = DURATION_DEVIATION
     state["in_turn"] = merging.in_turn
