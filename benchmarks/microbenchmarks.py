@@ -213,6 +213,16 @@ COUNTED = {
         },
         cache_control="none",
     ),
+    "row_updates": Counted(
+        "updates",
+        {
+            "load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+            "l1_sectors": "l1tex__m_xbar2l1tex_read_sectors.sum",
+            "l2_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+            "dram_sectors": "dram__sectors_read.sum",
+            "duration_ns": "gpu__time_duration.sum",
+        },
+    ),
     "merged_stores": Counted(
         "stores|bursts",
         {

