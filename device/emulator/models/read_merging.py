@@ -382,7 +382,7 @@ def _by_homes(rounds: ReadRounds, partitions: int) -> tuple[ReadRounds, IntArray
     first = np.cumsum(parts) - parts
     read = np.repeat(np.arange(len(parts)), parts)
     home = np.arange(len(read)) - first[read]
-    home = np.where(parts[read] > 1, home, hash_lines(rounds.unit[read]) % partitions)
+    home = np.where(parts[read] > 1, home, hash_lines(rounds.line[read]) % partitions)
     of_read = replace(
         rounds,
         starts=np.append(first, len(read))[rounds.starts],

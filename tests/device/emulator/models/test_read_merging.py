@@ -101,6 +101,28 @@ def test_a_read_is_joined_until_its_data_is_back_at_the_coalescer(
     assert hit.first_wave == pytest.approx((2 + of_hits) / 4)
 
 
+@pytest.mark.parametrize(
+    ("sectors", "groups", "start_clocks", "read"),
+    [
+        ([0, 0, 1, 0, 0], (0, 0, 0, 0, 0), 10.0, 3),  # the third ends it, the fourth begins anew
+        ([0, 0, 1, 0, 0], (0, 0, 1, 0, 0), 10.0, 3),  # so does another group of the partition
+        ([0, 0, 1, 0, 0], (0, 0, 2, 0, 0), 10.0, 2),  # and not one of the other partition
+        ([0, 0, 1, 1], (0, 0, 0, 0), 244.0, 3),  # the third cannot be joined
+        ([0, 0, 1, 1], (0, 0, 0, 0), 245.0, 2),  # unless the first one's data has come
+    ],
+)
+def test_a_read_of_other_sectors_keeps_those_of_a_line_from_being_joined(
+    sectors: list[int], groups: tuple[int, ...], start_clocks: float, read: int
+) -> None:
+    """Blocks read sectors of a line in DRAM one after the other: each can be joined for 490 clocks."""
+    reads = replace(rounds_of([[sector] for sector in sectors]), line=np.zeros(len(sectors), int))
+    merging = steady(groups, start_clocks=start_clocks, partitions=2, way_between_clocks=0.0)
+
+    merged = merge_reads(reads, merging, len(sectors), 1)
+
+    assert merged.first_wave == pytest.approx(read / len(sectors))
+
+
 @pytest.mark.parametrize(("apart", "left"), [(60.0, 4), (80.0, 4.5), (220.0, 4.5), (240.0, 5)])
 def test_what_the_other_partition_holds_is_joined_for_longer(apart: float, left: float) -> None:
     """Two blocks of group 2 read a place of two lines, which one of group 0 has brought to the L2.
