@@ -114,7 +114,7 @@ def test_a_read_is_joined_until_its_data_is_back_at_the_coalescer(
 def test_a_read_of_other_sectors_keeps_those_of_a_line_from_being_joined(
     sectors: list[int], groups: tuple[int, ...], start_clocks: float, read: int
 ) -> None:
-    """Blocks read sectors of a line in DRAM one after the other: each can be joined for 490 clocks."""
+    """Blocks read sectors of a line one after the other: from DRAM, to be joined for 490 clocks."""
     reads = replace(rounds_of([[sector] for sector in sectors]), line=np.zeros(len(sectors), int))
     merging = steady(groups, start_clocks=start_clocks, partitions=2, way_between_clocks=0.0)
 
