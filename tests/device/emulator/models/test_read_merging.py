@@ -107,6 +107,7 @@ def test_a_read_is_joined_until_its_data_is_back_at_the_coalescer(
         ([0, 0, 1, 0, 0], (0, 0, 0, 0, 0), 10.0, 3),  # the third ends it, the fourth begins anew
         ([0, 0, 1, 0, 0], (0, 0, 1, 0, 0), 10.0, 3),  # so does another group of the partition
         ([0, 0, 1, 0, 0], (0, 0, 2, 0, 0), 10.0, 2),  # and not one of the other partition
+        ([0, 1, 0, 0], (0, 0, 1, 0), 10.0, 4),  # what has ended stays so, whoever begins anew
         ([0, 0, 1, 1], (0, 0, 0, 0), 244.0, 3),  # the third cannot be joined
         ([0, 0, 1, 1], (0, 0, 0, 0), 245.0, 2),  # unless the first one's data has come
     ],
@@ -189,6 +190,23 @@ def test_the_younger_block_of_two_works_while_the_older_one_waits() -> None:
 
     assert older.tolist() == [0.0, 1300.0, 2600.0, 3900.0, 5200.0]
     assert younger[:2].tolist() == [0.0, 5300.0]
+
+
+def test_another_groups_read_of_a_line_lets_no_other_sectors_be_joined_for_longer() -> None:
+    """The third block's read, of another group, can be joined until 790: so that of the fourth not.
+
+    Else the fourth block, after 600 clocks, began a read that the fifth one joins.
+    """
+    reads = replace(rounds_of([[0], [0], [0], [1], [1]]), line=np.zeros(5, int))
+    merging = steady((0, 0, 1, 0, 0), start_clocks=200.0, latency_clocks=600.0)
+
+    assert merge_reads(reads, merging, 5, 1).first_wave == pytest.approx(4 / 5)
+
+
+def test_rounds_are_timed_from_the_first_read() -> None:
+    merging = replace(steady((0,)), start_deviation_clocks=150.0)
+
+    assert read_times(np.ones(2), 1, merging, 1).tolist() == [[0.0, 280.0]]
 
 
 def test_blocks_with_little_work_have_one_pace() -> None:
