@@ -41,6 +41,7 @@ def stand_in(monkeypatch, tmp_path):
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
         monkeypatch.setattr(assembly, "find_cuda_tool", lambda name: path)
         monkeypatch.setenv("MEMLAB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.chdir(tmp_path)  # it writes there when it is asked for its release, too
         return path
 
     return put
