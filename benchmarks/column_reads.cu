@@ -33,13 +33,6 @@ __global__ void columns(const u32* data, u32* out, u32* meeting, Reading reading
   out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 
-__global__ void bring(const u32* words, u64 count, u32* out) {
-  u32 sum = 0;
-  for (u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += u64(gridDim.x) * blockDim.x)
-    sum ^= __ldcg(words + i);
-  if (sum == 0) *out = sum;
-}
-
 int main() {
   auto data = static_cast<const u32*>(random_memory(WORDS * sizeof(u32)));
   auto out = device_memory<u32>(1 << 21);
@@ -49,8 +42,8 @@ int main() {
   auto measure = [&](u32 blocks, u32 threads, Reading r, bool whole, bool cached) {
     CHECK(cudaMemset(meeting, 0, sizeof *meeting));
     u64 read = u64(blocks) / r.readers / r.split * r.trips * threads * r.lines;  // words
-    bring<<<1056, 256>>>(data + WORDS - L2_WORDS, L2_WORDS, out);  // leaves nothing else in the L2
-    if (cached) bring<<<1056, 256>>>(data, read, out);
+    read_all<<<1056, 256>>>(data + WORDS - L2_WORDS, L2_WORDS, out);  // leaves nothing else in the L2
+    if (cached) read_all<<<1056, 256>>>(data, read, out);
     columns<<<blocks, threads, whole ? WHOLE_SM : 0>>>(data, out, meeting, r);
     finish();
     std::printf("columns,%u,%u,%u,%u,%u,%u,%u,%u,%d,%d\n", blocks, threads, r.lines, r.readers, r.apart, r.split,

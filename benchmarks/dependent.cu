@@ -57,13 +57,6 @@ __global__ void fill_lines(const u32* next, u32* table, u64 words) {
     table[i] = next[i / 32];
 }
 
-__global__ void read_all(const u32* table, u64 words, u32* sink) {
-  u32 all = 0;
-  for (u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x; i < words; i += u64(gridDim.x) * blockDim.x)
-    all ^= __ldcg(table + i);
-  if (all == 0x12345678) *sink = all;
-}
-
 struct Table {
   u32 kib, count;
   std::vector<u32> next;

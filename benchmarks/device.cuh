@@ -49,6 +49,14 @@ __global__ void randomize(u32* words, u64 count, u32 seed) {
     words[i] = hashed(seed, u32(i)) | 1;
 }
 
+// Brings words to the L2, past the L1s.
+__global__ void read_all(const u32* words, u64 count, u32* sink) {
+  u32 all = 0;
+  for (u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += u64(gridDim.x) * blockDim.x)
+    all ^= __ldcg(words + i);
+  if (all == 0x12345678) *sink = all;
+}
+
 // Memory of the device with random words.
 inline void* random_memory(u64 bytes) {
   void* memory;

@@ -40,7 +40,7 @@ __global__ void load_lines(const u32* data, u32 line_mask, u32 lines, u32 neighb
 }
 
 // Reads a word of each sector.
-__global__ void read_all(const u32* words, u64 count, u32* sink) {
+__global__ void read_sectors(const u32* words, u64 count, u32* sink) {
   u32 used = 0;
   for (u64 i = (u64(blockIdx.x) * blockDim.x + threadIdx.x) * 8; i < count;
        i += u64(gridDim.x) * blockDim.x * 8)
@@ -58,10 +58,10 @@ int main() {
     for (u32 neighbours : {0, 1})
       for (u32 lines : {1, 2, 4, 8, 16, 32}) {
         if (cached) {
-          read_all<<<132, 512>>>(data, CACHED_BYTES / sizeof(u32), sink);
-          read_all<<<1, 512>>>(data, CACHED_BYTES / sizeof(u32), sink);
+          read_sectors<<<132, 512>>>(data, CACHED_BYTES / sizeof(u32), sink);
+          read_sectors<<<1, 512>>>(data, CACHED_BYTES / sizeof(u32), sink);
         } else {
-          read_all<<<1056, 512>>>(other, EVICTING_BYTES / sizeof(u32), sink);
+          read_sectors<<<1056, 512>>>(other, EVICTING_BYTES / sizeof(u32), sink);
         }
         u32 mask = (cached ? CACHED_BYTES : BYTES) / LINE_BYTES - 1;
         u32 seed = 1000 * lines + 77 * neighbours + cached;
