@@ -179,8 +179,7 @@ def _model_once(
     if lines is not None and len(lines.place):
         if by_chance:
             one_wave = execution.launch.blocks <= geometry.wave
-            by_warps = geometry.reads is not None and one_wave
-            reads = geometry.reads if waits or by_warps else None
+            reads = geometry.reads if waits or one_wave else None
             geometry = replace(geometry, merged_by_readers=(), reads=reads, in_step=False)
         return _by_replay(execution, tally, counters, lines, geometry)
     if not waits:

@@ -318,8 +318,8 @@ def _merged(
     """
     if geometry.reads is None:
         return MergedReads(1.0, 1.0)
-    fit = len(accesses.ends) <= geometry.wave  # as they were measured
-    if fit and not geometry.reads.between_barriers:
+    one_wave = len(accesses.ends) <= geometry.wave  # as they were measured
+    if one_wave and not geometry.reads.between_barriers:
         rounds = _rounds_of_warps(accesses, kinds, is_read, geometry)
     else:
         rounds = _rounds_of_blocks(accesses, schedule, steps, kinds, is_read, geometry)

@@ -23,7 +23,10 @@ from memlab.device.emulator.models.cache_records import HASH
 from memlab.device.emulator.models.clocks import later
 
 _HASH_SHIFT = 20
-_NEIGHBOURS = 2  # groups, in the order in which they receive blocks, of one partition of the L2
+_NEIGHBOURS = 2
+"""How many groups of one partition of the L2 receive blocks one after the other. Reads of 16 blocks
+and of the next 16, which fill a GPC each, disturb each other: of those of one line 0.60 to 0.69
+were left with one block on an SM (docs/results/h200-column-reads.csv: 16 readers, `split` 2)."""
 _HAS_ENDED = 1  # the version of a block's event by which it makes room for another one
 _ASKS = 2  # that of a reader's event by which it begins its first round
 

@@ -396,14 +396,19 @@ def test_reads_of_later_waves_are_not_merged() -> None:
     assert replayed.settling.l2_reads[0] == replayed.later.l2_reads[0] == 4 * 4 / 2
 
 
+def steady_merging(units: tuple[tuple[int, int], ...]) -> ReadMerging:
+    """Of blocks that start at once, and whose reads all take as long."""
+    exact = ReadMerging(units, 4, 200.0, (), (), 300.0, 0.0, 700.0, 0.0, 0.0, 0.0)
+    return replace(exact, start_deviation_clocks=0.0)
+
+
 def test_reads_of_blocks_in_step_are_merged_by_groups() -> None:
     """Four blocks read 32 lines, one by one, past the L1: of each a read is left for every group.
 
     The second four start when the first ones have ended, together; their reads hit nothing of them.
     """
     blocks, lines = 8, 32
-    steady = ReadMerging(((3, 0), (1, 1)), 4, 200.0, (), (), 300.0, 0.0, 700.0, 0.0, 0.0, 0.0)
-    steady = replace(steady, start_deviation_clocks=0.0)
+    steady = steady_merging(((3, 0), (1, 1)))
     geometry = CacheGeometry(4, 1, 0, 1 << 20, 64, reads=steady)
     given = LineAccesses(
         block=np.repeat(np.arange(blocks), lines),
@@ -427,8 +432,7 @@ def test_blocks_without_barriers_read_load_by_load(between_barriers: bool, left:
 
     In one round they ask for all at one time. Load by load they are never at the same line.
     """
-    steady = ReadMerging(((2, 0),), 4, 200.0, (), (), 300.0, 0.0, 700.0, 0.0, 0.0, 0.0)
-    steady = replace(steady, start_deviation_clocks=0.0)
+    steady = steady_merging(((2, 0),))
     reads = replace(steady, between_barriers=between_barriers)
     geometry = CacheGeometry(2, 1, 0, 1 << 20, 64, reads=reads)
     place = np.array([1, 2, 8, 9, 8, 9, 2, 1]) * 16 + 1
@@ -475,8 +479,7 @@ def test_what_the_l1_holds_is_not_read_in_step() -> None:
 
     The L1 serves the second one: of the first line, two reads are left, which are merged.
     """
-    steady = ReadMerging(((2, 0),), 4, 200.0, (), (), 300.0, 0.0, 700.0, 0.0, 0.0, 0.0)
-    steady = replace(steady, start_deviation_clocks=0.0)
+    steady = steady_merging(((2, 0),))
     geometry = CacheGeometry(2, 2, 64 * LINE, 1 << 20, 64, reads=steady)
     given = LineAccesses(
         block=np.repeat(np.arange(4), 2),

@@ -418,13 +418,14 @@ def halves_of_lines(order: list[tuple[int, int]], lines: float, odd: tuple[int, 
     block = np.arange(64)[:, None]
     line = block // 8 * 2**20 + np.repeat(np.arange(rounds), reads) * 64 + numbers
     line, half = line + block % 2 * odd[0], half + block % 2 * odd[1]
+    place = (line * 2 + half).reshape(-1)  # 64 bytes, which an access to DRAM brings
     number = np.tile(np.repeat(np.arange(rounds), reads), 64)
     return ReadRounds(
         starts=np.arange(65) * rounds * reads,
         round=number,
-        place=(line * 2 + half).reshape(-1),
+        place=place,
         line=line.reshape(-1),
-        unit=(line * 2 + half).reshape(-1),
+        unit=place,
         sectors=np.full(line.size, 2 * lines),
         lines=np.full(line.size, lines),
         work=np.full(line.size, 1 / rounds),
