@@ -213,6 +213,15 @@ COUNTED = {
         },
         cache_control="none",
     ),
+    "random_gathers": Counted(
+        "gathers",
+        {
+            "l1_sectors": "l1tex__m_xbar2l1tex_read_sectors.sum",
+            "l2_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+            "duration_ns": "gpu__time_duration.sum",
+        },
+        cache_control="none",
+    ),
     "row_updates": Counted(
         "updates",
         {

@@ -179,6 +179,7 @@ TABLES = {
     "copied_rows": "docs/results/h200-copied-rows.csv",
     "column_reads": "docs/results/h200-column-reads.csv",
     "row_updates": "docs/results/h200-row-updates.csv",
+    "random_gathers": "docs/results/h200-random-gathers.csv",
 }
 """Tables of micro-benchmarks, by the programs that print them."""
 

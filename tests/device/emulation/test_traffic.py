@@ -6,7 +6,9 @@ least-recently-used cache over all accesses in the order of the blocks.
 
 from __future__ import annotations
 
+import csv
 from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +16,9 @@ from typing import Any
 import launches
 import numpy as np
 import pytest
+from launches import user_launch
 from numpy.typing import NDArray
+from paths import REPOSITORY
 
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets import loader
@@ -29,6 +33,7 @@ from memlab.kernels.launch import Buffer, Dim3, InMemoryArray, Launch, Scalar, S
 pytestmark = pytest.mark.slow
 
 THREADS, SECTOR = 256, 32
+RESULTS = REPOSITORY / "docs" / "results"
 launch_of = partial(launches.launch_of, threads=THREADS)
 H200 = loader.load_datasheet("h200")
 EXACT = replace(H200, dram_access_bytes=SECTOR, l2_partitions=1, dram_launch_bytes=None)
@@ -245,17 +250,56 @@ def gather(elements: int, blocks: int) -> tuple[Launch, NDArray[np.int64]]:
 
 
 def test_blocks_on_one_multiprocessor_share_what_they_gather() -> None:
-    """Eight blocks are resident on each of four SMs; all read one small array."""
+    """Eight blocks are resident on each of four SMs; all read one small array.
+
+    No reads are merged on the way to the L2.
+    """
     launch, index = gather(elements=32_768, blocks=32)
-    four = replace(EXACT, multiprocessor_count=4)
+    four = replace(EXACT, multiprocessor_count=4, l2_merging_sms={})
     together = [index[first::4] for first in range(4)]
     read = sum(len(np.unique(sectors(elements, 4, 0))) for elements in together)
 
     measured = run(launch, four)
 
     assert measured.occupancy.blocks_per_sm == 8
-    expected = read + index.size * 4 // SECTOR
-    assert measured.counters.l2_read_sectors == pytest.approx(expected, rel=0.05)
+    assert measured.counters.l2_read_sectors == read + index.size * 4 // SECTOR
+
+
+def random_gathers() -> Iterator[tuple[Mapping[str, int], float, float]]:
+    """Launches of benchmarks/random_gathers.cu with few reads, and what an H200 counted of them.
+
+    The array is in DRAM before the launch. Each block has an SM of its own.
+
+    Yields:
+        A launch, the sectors that its L1s read, and the share that is left of them in the L2.
+    """
+    with (RESULTS / "h200-random-gathers.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            launch = {name: int(number) for name, number in row.items()}
+            reads = launch["blocks"] * launch["threads"] * launch["trips"]
+            if launch["whole"] and not launch["cached"] and reads < 50_000:
+                l1 = launch["l1_sectors"]
+                yield launch, l1, launch["l2_sectors"] / l1
+
+
+@pytest.mark.parametrize(("measured", "l1_sectors", "left"), list(random_gathers()))
+def test_few_random_reads_of_a_word_are_merged(
+    measured: Mapping[str, int], l1_sectors: float, left: float
+) -> None:
+    """Which words the lanes read is the same on the GPU, so the L1s' reads are, too."""
+    words, trips = measured["words"], measured["trips"]
+    threads = measured["blocks"] * measured["threads"]
+    text = (
+        f"--grid {measured['blocks']} --block {measured['threads']} --shared {150 * 1024}"
+        f" --arg u32[{words}]=randint:1:1000000 --arg out:u32[{threads}]"
+        f" --arg u32={words} --arg u32={trips}"
+    )
+    launch = user_launch(f"{REPOSITORY / 'benchmarks' / 'random_gathers.cu'}:gathers", text.split())
+
+    counters = run(launch, H200).counters
+
+    assert counters.lrc_read_sectors == pytest.approx(l1_sectors, rel=0.01)
+    assert counters.l2_read_sectors / counters.lrc_read_sectors == pytest.approx(left, abs=0.02)
 
 
 @pytest.mark.parametrize("executed", [True, False], ids=["executed", "large"])
