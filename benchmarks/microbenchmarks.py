@@ -222,6 +222,15 @@ COUNTED = {
         },
         cache_control="none",
     ),
+    "swap_loops": Counted(
+        "swaps|halves",
+        {
+            "warp_tries": "l1tex__t_requests_pipe_lsu_mem_global_op_atom.sum",
+            "lane_tries": "l1tex__t_sectors_pipe_lsu_mem_global_op_atom.sum",
+            "l2_sectors": "lts__t_sectors_op_atom.sum",
+            "duration_ns": "gpu__time_duration.sum",
+        },
+    ),
     "row_updates": Counted(
         "updates",
         {

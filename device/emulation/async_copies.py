@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulation.representative_block import EnoughObservedError, observe_block
+from memlab.device.emulation.representative_block import EnoughObservedError, observe_blocks
 from memlab.device.emulator.isa.macros import is_async_copy_store
 from memlab.device.emulator.machine.observer import ExecutionPolicy
 from memlab.device.emulator.machine.tally import Tally
@@ -79,7 +79,7 @@ def observe_copies(execution: Execution, block: tuple[int, int, int]) -> CopyCos
     if not _copies(execution.program):
         return CopyCosts()
     log = _CopyLog()
-    observe_block(execution, block, log)
+    observe_blocks(execution, np.array([block]), log)
     read = {load: sectors for load, sectors in log.sectors.items() if sectors}  # else zeros alone
     return CopyCosts(
         {load: log.fetches[load] / sectors for load, sectors in read.items()},

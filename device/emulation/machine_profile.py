@@ -24,7 +24,12 @@ from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.instructions import MachineCode
 from memlab.device.machine_code.projection import project
 from memlab.device.machine_code.ptx_profile import Executed, PtxStructure, ptx_profile
-from memlab.device.machine_code.retries import Attempts, SharedAdditions
+from memlab.device.machine_code.retries import (
+    Attempts,
+    SharedAdditions,
+    is_global_swap,
+    with_retries,
+)
 from memlab.device.machine_code.runtime_calls import calls_in, runtime_calls
 from memlab.device.measurement import Counters
 from memlab.device.properties import SECTOR_BYTES
@@ -83,6 +88,12 @@ class LaunchCounts:
         way to DRAM, they count one.
         """
         return sum(at.dram * self.tally.sectors[index] for index, at in self.levels.items())
+
+    @property
+    def swaps(self) -> Mapping[int, Attempts]:
+        """The attempts in global memory. The simulation tells those in shared memory."""
+        shared = self.additions.lines
+        return {line: tries for line, tries in self.attempts.items() if line not in shared}
 
     @property
     def of_longest(self) -> LaunchCounts:
@@ -255,6 +266,7 @@ def _flow(graph: FlowGraph, counts: LaunchCounts, *columns: NDArray[np.int64]) -
     executions = project(graph, profile, is_one_warp=True)
     if executions is None:
         return None
+    executions = with_retries(executions, graph, counts.swaps)
     # A block that a lane executes, the warp executes; and the warp comes there by some edge.
     blocks = executions.block_warps.copy()
     blocks[(executions.block_lanes > 1 - _ROUNDING) & (blocks < 1)] = 1.0
@@ -305,8 +317,10 @@ def _accesses(
             access = _mean_access(indices, counts)
             tries = counts.attempts.get(instruction.ptx_line)
             if tries:  # with fewer lanes, fewer conflicts
-                passes = 1 + (access.passes - 1) * tries.lane / tries.warp
-                access = replace(access, passes=passes)
+                share = tries.lane / tries.warp
+                access = replace(access, passes=1 + (access.passes - 1) * share)
+            if instruction.ptx_line in counts.swaps and is_global_swap(instruction):
+                access = _with_lanes(access, share)
             if repeated := _repeated(indices, tally, block.repeated_stores):
                 access = replace(access, repeated=repeated)
             if common := max(block.common_stores.get(index, 0.0) for index in indices):
@@ -410,9 +424,13 @@ def _thinned(access: Access, share: float) -> Access:
     In the others, one of shared memory, which has no sectors, takes a wavefront (`idle_requests`).
     """
     idle = 0.0 if access.sectors else 1 - share
+    return replace(_with_lanes(access, share), passes=access.passes * share + idle)
+
+
+def _with_lanes(access: Access, share: float) -> Access:
+    """An access of which a share of the lanes take part; its passes in the L1 stay."""
     return replace(
         access,
-        passes=access.passes * share + idle,
         lines=access.lines * share,
         sectors=access.sectors * share,
         lanes=access.lanes * share,

@@ -185,16 +185,19 @@ class EnoughObservedError(Exception):
     """An observer has seen as much of a block as it needs."""
 
 
-def observe_block(
-    execution: Execution, block: tuple[int, int, int], observer: ExecutionPolicy
-) -> None:
-    """Execute a block until an observer has seen enough; the outputs of the launch are lost.
+def observe_blocks(execution: Execution, blocks: IntArray, observer: ExecutionPolicy) -> None:
+    """Execute blocks until an observer has seen enough; the outputs of the launch are lost.
 
     It also ends, without an error, with a fault or at the time limit.
+
+    Args:
+        execution: The launch.
+        blocks: The coordinates of the blocks, of one chunk; shape (blocks, 3).
+        observer: What observes them.
     """
     execution.reset()
     with contextlib.suppress(EnoughObservedError, KernelFault, EmulationTimeoutError):
-        execution.run(first_of_clusters(execution, np.array([block])), observers=[observer])
+        execution.run(first_of_clusters(execution, blocks), observers=[observer])
     execution.reset()
 
 

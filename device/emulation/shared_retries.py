@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memlab.device.emulation.execution import Execution
-from memlab.device.emulation.representative_block import EnoughObservedError, observe_block
+from memlab.device.emulation.representative_block import EnoughObservedError, observe_blocks
 from memlab.device.emulator.machine.observer import ExecutionPolicy
 from memlab.device.emulator.machine.threads import block_coordinates
 from memlab.device.emulator.program.program import ATOMIC_KINDS, Program
@@ -56,7 +56,7 @@ def observe_additions(execution: Execution, block: Dim3, lines: Collection[int])
     others = block_coordinates(np.unique(places), grid).tolist()
     for x, y, z in (block, *(other for other in others if tuple(other) != tuple(block))):
         log = _AdditionLog(lines, left)
-        observe_block(execution, (x, y, z), log)
+        observe_blocks(execution, np.array([(x, y, z)]), log)
         added = {line: np.concatenate(parts, axis=1) for line, parts in log.additions.items()}
         left = log.left
         if not added or (found and (left <= 0 or _are_equal(added, found[0]))):

@@ -3,7 +3,8 @@
 `atom.shared.add.f32` loads the word, adds to it, and stores it by `ATOMS.CAST`, a compare-and-swap
 that succeeds for one lane of those whose words lie in one bank. The others try again: 32 lanes that
 add to words of one bank took 32 rounds on an H100, and random words as many as the fullest bank has
-lanes (docs/results/h100-shared-additions.csv). The PTX shows nothing of these rounds.
+lanes (docs/results/h100-shared-additions.csv). An addition of a half in global memory is such a
+loop, too, of `ATOM.CAS` on the word that has it. The PTX shows nothing of these rounds.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from memlab.device.emulator.program.program import ATOMIC_KINDS, Program
 from memlab.device.machine_code.flow_graph import EXIT, FlowGraph
 from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.machine_code.projection import Executions
 
 _COMPARE_AND_SWAP = "ATOMS.CAST"
+_GLOBAL_ATOMICS = frozenset(("ATOM", "ATOMG"))
+_HALVES = frozenset(("f16", "bf16"))
 SWAP_WAVEFRONTS = 2.0
 """Wavefronts of a compare-and-swap in shared memory of 4 bytes per lane, whatever its words are; of
 8 bytes it takes twice as many (ibid.)."""
@@ -65,6 +69,23 @@ def is_swap(step: MachineInstruction) -> bool:
     return step.opcode.startswith(_COMPARE_AND_SWAP)
 
 
+def is_global_swap(step: MachineInstruction) -> bool:
+    """Whether an instruction is a compare-and-swap in global memory."""
+    return step.name in _GLOBAL_ATOMICS and "CAS" in step.opcode.split(".")
+
+
+def swapped_lines(graph: FlowGraph, program: Program) -> frozenset[int]:
+    """The lines of the PTX whose additions of halves are loops of compare-and-swap."""
+    swaps = {step.ptx_line for step in graph.code.instructions if is_global_swap(step)}
+    return frozenset(
+        step.instruction.ptx_line
+        for step in program.steps
+        if step.instruction.ptx_line in swaps
+        and step.row.kind in ATOMIC_KINDS
+        and step.row.of[0] in _HALVES
+    )
+
+
 def retried_lines(graph: FlowGraph) -> frozenset[int]:
     """The lines of the PTX whose atomics are loops in the machine code."""
     return frozenset(step.ptx_line for step in graph.code.instructions if is_swap(step))
@@ -86,7 +107,11 @@ def with_retries(
         executions, **{name: getattr(executions, name).copy() for name in vars(executions)}
     )
     for block, place in enumerate(graph.blocks):
-        of_lines = {step.ptx_line for step in graph.instructions(block) if is_swap(step)}
+        of_lines = {
+            step.ptx_line
+            for step in graph.instructions(block)
+            if is_swap(step) or is_global_swap(step)
+        }
         ways = {e.destination: n for n, e in enumerate(graph.edges) if e.source == block}
         if block not in ways or not of_lines & attempts.keys():
             continue

@@ -1,0 +1,172 @@
+"""How often lanes try to add to halves in global memory, against what an H200 counted."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+from launches import launch_of, user_launch
+from numpy.typing import NDArray
+from paths import REPOSITORY
+
+from memlab.device.compiler.compile import compile_launch
+from memlab.device.datasheets.loader import load_datasheet
+from memlab.device.emulation.device import Emulation, emulate, resident_blocks
+from memlab.device.emulation.swap_loops import ObservedAdditions
+from memlab.device.emulator.models.half_sums import HALF_TYPES, changes_of_sum
+from memlab.kernels.launch import Buffer, Launch, Scalar, SingleValue
+
+H200 = load_datasheet("h200")
+LOOPS = f"{REPOSITORY / 'benchmarks' / 'swap_loops.cu'}:halves"
+with (REPOSITORY / "docs" / "results" / "h200-swap-loops.csv").open(newline="") as file:
+    COUNTED = {
+        (int(row["blocks"]), int(row["words"]), int(row["every"])): row
+        for row in csv.DictReader(file)
+        if row["kernel"] == "halves" and row["threads"] == "256"
+    }
+
+
+def emulated(launch: Launch) -> tuple[Emulation, float]:
+    """A launch on the emulated H200, and its modelled time in ns."""
+    compiled = compile_launch(launch, H200.compute_capability)
+    found = emulate(launch, compiled, H200, 1)
+    return found, found.time(resident_blocks(launch, compiled, H200), H200).median_s * 1e9
+
+
+def swaps(found: Emulation) -> tuple[int, int]:
+    """The compare-and-swaps that warps and threads execute."""
+    listed = [step for step in found.listing if "CAS" in step.text]
+    return sum(step.warps for step in listed), sum(step.threads for step in listed)
+
+
+@pytest.mark.parametrize(
+    "case", [(8, 1, 4), (132, 16, 16), (1056, 1024, 256), (132, 65536, 1), (1056, 65536, 4)]
+)
+def test_failing_tries_are_those_of_the_hardware(case: tuple[int, int, int]) -> None:
+    blocks, words, every = case
+    row, lanes = COUNTED[case], blocks * 256
+    text = f"--grid {blocks} --block 256 --arg inout:u32[{words * 32}] --arg u32={words}"
+    found, time_ns = emulated(user_launch(LOOPS, [*text.split(), "--arg", f"u32={every}"]))
+    warp_tries, lane_tries = swaps(found)
+
+    failing = float(row["lane_tries"]) / lanes - 1
+    assert lane_tries / lanes - 1 == pytest.approx(failing, rel=0.45)
+    failing_of_warps = float(row["warp_tries"]) * 32 / lanes - 1
+    assert warp_tries * 32 / lanes - 1 == pytest.approx(failing_of_warps, rel=0.35)
+    assert time_ns == pytest.approx(float(row["duration_ns"]), rel=0.25)
+
+
+SUM = """#include <cuda_fp16.h>
+extern "C" __global__ void k(const half *x, half *sum)
+{
+    atomicAdd(sum, x[blockIdx.x * blockDim.x + threadIdx.x]);
+}
+"""
+
+
+def tries_of_sum(addend: float, blocks: int) -> float:
+    """The tries of each lane that adds the same number to one sum."""
+    x = Buffer("x", (blocks * 256,), "float16", "in", SingleValue(addend))
+    total = Buffer("sum", (1,), "float16", "inout", SingleValue(0))
+    found, _ = emulated(launch_of(SUM, x, total, blocks=blocks, threads=256))
+    return swaps(found)[1] / (blocks * 256)
+
+
+def test_additions_that_no_longer_change_a_sum_do_not_fail() -> None:
+    """Ones change a half until it is 2048; all additions of 0 succeed at once."""
+    few, many = tries_of_sum(1.0, 1056) - 1, tries_of_sum(1.0, 4 * 1056) - 1
+
+    assert many == pytest.approx(few / 4, rel=0.1)
+    assert few * 1056 * 256 / 2048 == pytest.approx(0.39 * 1056 * 256, rel=0.1)  # tries per change
+    assert tries_of_sum(0.0, 1056) == 1
+
+
+def test_other_atomics_are_executed_once() -> None:
+    """`atomicCAS` of the source has the tries that were executed."""
+    source = """extern "C" __global__ void k(unsigned *word, int n)
+    {
+        atomicCAS(word + n, 0u, 1u);
+    }"""
+    word = Buffer("word", (1,), "uint32", "inout", SingleValue(0))
+    found, _ = emulated(launch_of(source, word, Scalar("n", "int32", 0), blocks=4, threads=64))
+
+    assert swaps(found) == (8, 256)
+
+
+def rounded_to_bfloat16(number: float) -> float:
+    """To nearest, ties to even."""
+    bits = int(np.float32(number).view(np.uint32))
+    bits += 0x7FFF + (bits >> 16 & 1)
+    return float(np.uint32(bits >> 16 << 16).view(np.float32))
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize(
+    ("first", "addends"),
+    [
+        (0.0, np.array([0.01])),
+        (0.0, np.array([1.0])),
+        (-2047.0, np.array([-1.0, 1.0, -1.0])),
+        (0.0, np.random.default_rng(1).normal(size=999)),
+        (0.5, np.random.default_rng(2).random(999)),
+        (0.0, np.random.default_rng(3).normal(size=999) * 1e-6),
+    ],
+)
+def test_sums_change_as_often_as_rounded_ones(
+    kind: str, first: float, addends: NDArray[np.float64]
+) -> None:
+    additions = 20_000
+    if kind == "f16":
+        values = addends.astype(np.float16)
+        start = np.array([first], np.float16)
+        sums = np.add.accumulate(np.concatenate([start, np.resize(values, additions)]))
+        numbers = values.astype(np.float64)
+    else:
+        numbers = np.array([rounded_to_bfloat16(number) for number in addends])
+        totals = [first]
+        for number in np.resize(numbers, additions):
+            totals.append(rounded_to_bfloat16(totals[-1] + number))
+        sums = np.array(totals)
+    changes = int((sums[1:] != sums[:-1]).sum())
+
+    assert changes_of_sum(first, numbers, additions, HALF_TYPES[kind], additions) == changes
+
+
+def test_a_sum_that_is_infinite_no_longer_changes() -> None:
+    changes = changes_of_sum(64992.0, np.array([64.0]), 100, HALF_TYPES["f16"], 100)
+
+    assert changes == 8  # 65504 is the largest half
+
+
+def test_the_last_additions_that_are_followed_stand_for_the_others() -> None:
+    ones = np.ones(1)
+
+    assert changes_of_sum(0.0, ones, 1e6, HALF_TYPES["f16"], 2000) == pytest.approx(1e6)
+    assert changes_of_sum(0.0, ones, 1e6, HALF_TYPES["f16"], 4000) == 2048
+
+
+@pytest.mark.parametrize("words", [1, 16, 4096])
+def test_words_that_are_used_alike_have_equal_tries(words: int) -> None:
+    """However few of the additions to each word were observed."""
+    drawn = np.random.default_rng(5).integers(0, words, 8192)
+    used, word = np.unique(drawn, return_inverse=True)
+    observed = ObservedAdditions(np.arange(8192) // 32, word, np.full(len(used), 0.01))
+    waiting = 1000.0 * words / 32
+
+    tries = observed.attempts(waiting)
+
+    assert tries.lane == pytest.approx(1 + 0.39 * 0.01 * 1000, rel=0.1)
+    assert 1 <= tries.groups <= min(words, 32)
+    assert tries.warp >= tries.lane - 0.2
+
+
+def test_a_word_that_is_used_more_fails_more() -> None:
+    """Half of the additions are to one word, the others to words of their own."""
+    word = np.where(np.arange(8192) % 2, 0, np.arange(8192) // 2 + 1)
+    observed = ObservedAdditions(np.arange(8192) // 32, word, np.full(4097, 0.01))
+
+    tries = observed.attempts(100.0)
+
+    hot = 0.39 * 0.01 * 100 * 32 / 2
+    assert tries.lane == pytest.approx(1 + hot / 2, rel=0.1)
