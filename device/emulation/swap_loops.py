@@ -202,13 +202,17 @@ class _AdditionLog(ExecutionPolicy):
         if access.segment.name != "global":
             return
         step = self._steps[access.instruction.index]
+        held = access.segment.typed(np.dtype(np.uint16))
         lanes = np.flatnonzero(access.mask)
+        place = access.segment.positions(access.address[lanes], lanes) // held.itemsize
+        inside = (place >= 0) & (place < held.size)  # a stray one is a fault when it is executed
+        if not inside.any():
+            return
+        lanes, before = lanes[inside], held[place[inside]]
         kind, address = step.row.of[0], access.address[lanes]
         bits = np.broadcast_to(
             self._operands.read(step.instruction.operands[-1], "b16"), len(access.mask)
         )
-        held = access.segment.typed(np.dtype(np.uint16))
-        before = held[access.segment.positions(address, lanes) // held.itemsize]
         warp = np.cumsum(np.diff(lanes // WARP_SIZE, prepend=-1) != 0) - 1
         self.additions.setdefault(step.instruction.ptx_line, []).append(
             _Request(
