@@ -368,7 +368,7 @@ def _model(
     hits = executed_addresses.hits_of_longest_warp(execution) if extremes else {}
     copies = async_copies.observe_copies(execution, block.stream.origin)
     additions = _additions(graph, execution, block)
-    swaps = _swap_loops(graph, execution, tally)
+    swaps = _swap_loops(graph, execution, tally, block)
     attempts = attempts_alone(additions)
     executed = _executed_code(graph, program, tally, {})
     if isinstance(executed, ExecutedCode):
@@ -568,13 +568,17 @@ def _additions(
 
 
 def _swap_loops(
-    graph: FlowGraph | DisassemblyError, execution: Execution, tally: Tally
+    graph: FlowGraph | DisassemblyError,
+    execution: Execution,
+    tally: Tally,
+    block: representative_block.RepresentativeBlock,
 ) -> Mapping[int, swap_loops.ObservedAdditions]:
     """What blocks add in global memory by loops of compare-and-swap, by line of the PTX."""
     if isinstance(graph, DisassemblyError):
         return {}
     lines = swapped_lines(graph, execution.program)
-    return swap_loops.observe_additions(execution, lines, tally)
+    cost = block.lane_instructions_per_block
+    return swap_loops.observe_additions(execution, lines, tally, cost)
 
 
 def _with_changes(counters: Counters, before: Counters, after: Counters) -> Counters:

@@ -35,6 +35,7 @@ TRIES_PER_CHANGE = 0.39
 in the geometric mean, on an H200 (docs/results/h200-swap-loops.csv: launches of which at least 100
 additions change a word, and at least 100 tries fail)."""
 _MOST_LANES = 100_000  # additions that are looked at: 0.1 s
+_MOST_LANE_INSTRUCTIONS = 2e8  # that are executed for this: 0.2 s
 _MOST_FOLLOWED = 8_000_000  # additions of all sums: 0.05 s
 _MOST_WORDS = 4096  # whose changes are worked out; the others are taken to be as these
 _EQUAL_ADDITIONS = 32  # of a word, that weigh as much as those of all words
@@ -49,11 +50,18 @@ class ObservedAdditions:
         request: The number of the request of each addition, ascending; shape (additions,).
         word: A number of its word, from 0; shape (additions,).
         changing: By word, the share of all additions to it that change it; shape (words,).
+        made: Additions that the whole grid makes.
     """
 
     request: NDArray[np.int64]
     word: NDArray[np.int64]
     changing: NDArray[np.float64]
+    made: float
+
+    @property
+    def lanes(self) -> float:
+        """Lanes that add with one request, in the mean."""
+        return len(self.request) / float(self.request[-1] + 1)
 
     def attempts(self, waiting_warps: float) -> Attempts:
         """How often the lanes of a warp try.
@@ -65,8 +73,7 @@ class ObservedAdditions:
             waiting_warps: Warps of all SMs that are about to add, in the mean.
         """
         each = np.bincount(self.word)
-        waiting_lanes = waiting_warps * len(self.request) / (self.request[-1] + 1)
-        sharing = _others_at(each) / max(len(self.word) - 1, 1) * waiting_lanes
+        sharing = _others_at(each) / max(len(self.word) - 1, 1) * waiting_warps * self.lanes
         failing = TRIES_PER_CHANGE * self.changing * sharing
         lane = 1 + float(failing[self.word].mean())
         pairs = np.unique(np.stack([self.request, self.word]), axis=1)
@@ -81,7 +88,7 @@ class ObservedAdditions:
 
 
 def observe_additions(
-    execution: Execution, lines: Collection[int], tally: Tally
+    execution: Execution, lines: Collection[int], tally: Tally, lane_instructions_per_block: float
 ) -> dict[int, ObservedAdditions]:
     """Execute the first additions of some blocks; the outputs of the launch are lost.
 
@@ -89,6 +96,7 @@ def observe_additions(
         execution: The launch.
         lines: Lines of the PTX whose atomics are such loops in the machine code.
         tally: The counts of the whole grid.
+        lane_instructions_per_block: The cost of emulating a block.
 
     Returns:
         The additions of each line, by the line; without lines that those blocks did not execute.
@@ -96,8 +104,12 @@ def observe_additions(
     if not lines:
         return {}
     log, launch = _AdditionLog(lines), execution.launch
-    count = min(max(_MOST_LANES // execution.grid.padded_threads, 1), launch.blocks)
-    places = np.linspace(0, launch.blocks, count, endpoint=False).astype(np.int64)
+    count = min(
+        _MOST_LANES / execution.grid.padded_threads,
+        _MOST_LANE_INSTRUCTIONS / lane_instructions_per_block,
+        launch.blocks,
+    )
+    places = np.linspace(0, launch.blocks, max(int(count), 1), endpoint=False).astype(np.int64)
     for blocks in execution.chunks(block_coordinates(places, launch.grid)):
         observe_blocks(execution, blocks, log)
     made = dict.fromkeys(lines, 0.0)
@@ -170,7 +182,7 @@ def _observed(parts: Sequence[_Request], additions: float) -> ObservedAdditions:
     mean = changing.sum() / seen.sum()
     # What few additions tell of a word alone is taken with what all tell of each.
     changing = (changing + _EQUAL_ADDITIONS * mean) / (seen + _EQUAL_ADDITIONS)
-    return ObservedAdditions(request, word_of_half[half], changing)
+    return ObservedAdditions(request, word_of_half[half], changing, additions)
 
 
 class _AdditionLog(ExecutionPolicy):
@@ -241,17 +253,21 @@ def attempts_of_lines(
 ) -> dict[int, Attempts]:
     """The attempts of each of these lines of the PTX.
 
+    All warps that start at once come to their first addition at about the same time. Later on they
+    wait to add for the share of their time that they spend in the instructions of the line.
+
     Args:
         additions: The additions of each line.
         code: The machine code.
-        steps: Its instructions, as a simulation left them: warps wait to add for the share of their
-            time that they spend in those of the line.
+        steps: Its instructions, as a simulation left them.
         warps: Warps that all SMs hold at once.
     """
     clocks = steps["issued"] + steps["stalls"].sum(axis=1)
     line_of = np.array([step.ptx_line for step in code.instructions])
     of_step, whole = clocks[: len(line_of)], max(float(clocks.sum()), 1.0)
-    return {
-        line: of.attempts(warps * float(of_step[line_of == line].sum()) / whole)
-        for line, of in additions.items()
-    }
+    found = {}
+    for line, of in additions.items():
+        first = min(warps * of.lanes / of.made, 1.0)
+        share = float(of_step[line_of == line].sum()) / whole
+        found[line] = of.attempts(warps * (first + (1 - first) * share))
+    return found

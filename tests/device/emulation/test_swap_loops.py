@@ -12,10 +12,11 @@ from paths import REPOSITORY
 
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets.loader import load_datasheet
+from memlab.device.emulation import swap_loops
 from memlab.device.emulation.device import Emulation, emulate, resident_blocks
 from memlab.device.emulation.swap_loops import ObservedAdditions
 from memlab.device.emulator.models.half_sums import HALF_TYPES, changes_of_sum
-from memlab.kernels.launch import Buffer, Launch, Scalar, SingleValue
+from memlab.kernels.launch import Buffer, InMemoryArray, Launch, Scalar, SingleValue
 
 H200 = load_datasheet("h200")
 LOOPS = f"{REPOSITORY / 'benchmarks' / 'swap_loops.cu'}:halves"
@@ -58,19 +59,36 @@ def test_failing_tries_are_those_of_the_hardware(case: tuple[int, int, int]) -> 
 
 
 SUM = """#include <cuda_fp16.h>
-extern "C" __global__ void k(const half *x, half *sum)
+extern "C" __global__ void k(const half *x, half *sum, int rounds)
 {
-    atomicAdd(sum, x[blockIdx.x * blockDim.x + threadIdx.x]);
+    half own = x[blockIdx.x * blockDim.x + threadIdx.x];
+    float work = 1.0f;
+    for (int round = 0; round < rounds; ++round)
+        work = work * 0.5f + 1.0f;
+    if (work < 3.0f)
+        atomicAdd(sum + threadIdx.x % SUMS, own);
 }
 """
 
 
-def tries_of_sum(addend: float, blocks: int) -> float:
-    """The tries of each lane that adds the same number to one sum."""
-    x = Buffer("x", (blocks * 256,), "float16", "in", SingleValue(addend))
-    total = Buffer("sum", (1,), "float16", "inout", SingleValue(0))
-    found, _ = emulated(launch_of(SUM, x, total, blocks=blocks, threads=256))
-    return swaps(found)[1] / (blocks * 256)
+def tries_of_sum(
+    addend: float | NDArray[np.float16], blocks: int, sums: int = 1, rounds: int = 0
+) -> float:
+    """The tries of each lane that adds a number to one of some neighbouring sums.
+
+    Args:
+        addend: What all lanes add, or each of them.
+        blocks: How many blocks of 256 lanes there are.
+        sums: How many sums there are.
+        rounds: How many dependent instructions each lane executes before.
+    """
+    lanes = blocks * 256
+    fill = SingleValue(addend) if isinstance(addend, float) else InMemoryArray(addend)
+    x = Buffer("x", (lanes,), "float16", "in", fill)
+    total = Buffer("sum", (sums,), "float16", "inout", SingleValue(0))
+    more = {"blocks": blocks, "threads": 256, "defines": {"SUMS": sums}}
+    found, _ = emulated(launch_of(SUM, x, total, Scalar("rounds", "int32", rounds), **more))
+    return swaps(found)[1] / lanes
 
 
 def test_additions_that_no_longer_change_a_sum_do_not_fail() -> None:
@@ -80,6 +98,52 @@ def test_additions_that_no_longer_change_a_sum_do_not_fail() -> None:
     assert many == pytest.approx(few / 4, rel=0.1)
     assert few * 1056 * 256 / 2048 == pytest.approx(0.39 * 1056 * 256, rel=0.1)  # tries per change
     assert tries_of_sum(0.0, 1056) == 1
+
+
+def test_two_halves_of_a_word_make_each_other_fail() -> None:
+    """Each of the two sums changes 2048 times, and all lanes wait for their word."""
+    one, two = tries_of_sum(1.0, 1056) - 1, tries_of_sum(1.0, 1056, sums=2) - 1
+
+    assert two == pytest.approx(2 * one, rel=0.1)
+
+
+def test_lanes_that_compute_do_not_wait_for_the_word() -> None:
+    """Those of later waves: the blocks that start at once add at the same time."""
+    addends = np.zeros(16 * 1056 * 256, np.float16)
+    addends[::64] = 1
+    adding, computing = (
+        tries_of_sum(addends, 16 * 1056, sums=1024, rounds=each) for each in (0, 20_000)
+    )
+
+    assert computing - 1 < (adding - 1) / 4
+
+
+def test_what_is_not_followed_is_as_what_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All additions of 1 and -1 change a sum, however many of them are followed."""
+    addends = np.random.default_rng(4).choice(np.array([-1, 1], np.float16), 1056 * 256)
+    all_followed = tries_of_sum(addends, 1056, sums=64)
+    monkeypatch.setattr(swap_loops, "_MOST_FOLLOWED", 10_000)
+
+    assert tries_of_sum(addends, 1056, sums=64) == pytest.approx(all_followed)
+
+
+def test_additions_in_shared_memory_are_no_loops_in_global_memory() -> None:
+    """Both have one instruction in the PTX, which does not tell the memory."""
+    source = """#include <cuda_fp16.h>
+    extern "C" __global__ void k(half *sums)
+    {
+        __shared__ half sum;
+        if (threadIdx.x == 0)
+            sum = 0;
+        __syncthreads();
+        atomicAdd(&sum, (half)1);
+        __syncthreads();
+        sums[blockIdx.x] = sum;
+    }"""
+    sums = Buffer("sums", (64,), "float16", "out")
+    found, _ = emulated(launch_of(source, sums, blocks=64, threads=256))
+
+    assert swaps(found)[1] in (0, 64 * 256)
 
 
 def test_other_atomics_are_executed_once() -> None:
@@ -151,20 +215,30 @@ def test_words_that_are_used_alike_have_equal_tries(words: int) -> None:
     """However few of the additions to each word were observed."""
     drawn = np.random.default_rng(5).integers(0, words, 8192)
     used, word = np.unique(drawn, return_inverse=True)
-    observed = ObservedAdditions(np.arange(8192) // 32, word, np.full(len(used), 0.01))
-    waiting = 1000.0 * words / 32
+    observed = ObservedAdditions(np.arange(8192) // 32, word, np.full(len(used), 0.01), 1e6)
 
-    tries = observed.attempts(waiting)
+    tries = observed.attempts(waiting_warps=1000.0 * words / 32)
 
-    assert tries.lane == pytest.approx(1 + 0.39 * 0.01 * 1000, rel=0.1)
-    assert 1 <= tries.groups <= min(words, 32)
-    assert tries.warp >= tries.lane - 0.2
+    failing = 0.39 * 0.01 * 1000
+    assert tries.lane == pytest.approx(1 + failing, rel=0.1)
+    drawn = np.random.default_rng(6).poisson(failing, (10_000, min(words, 32)))
+    different = [len(set(of)) for of in drawn.tolist()]
+    if words != 16:  # of which a warp uses some by chance
+        assert tries.warp == pytest.approx(1 + drawn.max(axis=1).mean(), rel=0.1)
+        assert tries.groups == pytest.approx(np.mean(different), rel=0.1)
+
+
+def test_warps_of_which_one_lane_adds_wait_with_one_lane() -> None:
+    observed = ObservedAdditions(np.arange(512), np.zeros(512, np.int64), np.full(1, 0.01), 1e6)
+
+    assert observed.attempts(1000.0).lane == pytest.approx(1 + 0.39 * 0.01 * 1000)
 
 
 def test_a_word_that_is_used_more_fails_more() -> None:
-    """Half of the additions are to one word, the others to words of their own."""
+    """Half of the additions are to one word, which they change, the others to their own words."""
     word = np.where(np.arange(8192) % 2, 0, np.arange(8192) // 2 + 1)
-    observed = ObservedAdditions(np.arange(8192) // 32, word, np.full(4097, 0.01))
+    changing = np.where(np.arange(4097) == 0, 0.01, 0.0)
+    observed = ObservedAdditions(np.arange(8192) // 32, word, changing, 1e6)
 
     tries = observed.attempts(100.0)
 
