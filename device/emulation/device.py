@@ -423,7 +423,7 @@ def _model(
             estimated = launch_time.estimate(profile, launch.blocks, per_sm, properties)
             held = min(per_sm * (properties.multiprocessor_count or 1), launch.blocks)
             warps = execution.grid.padded_threads // WARP_SIZE * held
-            tried = swap_loops.attempts_of_lines(swaps, graph.code, estimated.steps, warps)
+            tried = swap_loops.attempts_of_lines(swaps, graph.code, estimated.steps, warps, held)
             attempts |= {**estimated.attempts, **tried}
             executed = _executed_code(graph, program, tally, attempts)
             again = _grid_counts(executed, program, tally, copies)

@@ -36,6 +36,7 @@ in the geometric mean, on an H200 (docs/results/h200-swap-loops.csv: launches of
 additions change a word, and at least 100 tries fail)."""
 _MOST_LANES = 100_000  # additions that are looked at: 0.1 s
 _MOST_LANE_INSTRUCTIONS = 2e8  # that are executed for this: 0.2 s
+_FEWEST_BLOCKS = 16  # whose additions are looked at nevertheless
 _MOST_FOLLOWED = 8_000_000  # additions of all sums: 0.05 s
 _MOST_WORDS = 4096  # whose changes are worked out; the others are taken to be as these
 _EQUAL_ADDITIONS = 32  # of a word, that weigh as much as those of all words
@@ -44,16 +45,18 @@ _WORD_BYTES = 4
 
 @dataclass(frozen=True)
 class ObservedAdditions:
-    """Additions to words of which some blocks made these.
+    """Additions to words, of which some blocks made these.
 
     Attributes:
         request: The number of the request of each addition, ascending; shape (additions,).
+        block: A number of its block, from 0; shape (additions,).
         word: A number of its word, from 0; shape (additions,).
         changing: By word, the share of all additions to it that change it; shape (words,).
         made: Additions that the whole grid makes.
     """
 
     request: NDArray[np.int64]
+    block: NDArray[np.int64]
     word: NDArray[np.int64]
     changing: NDArray[np.float64]
     made: float
@@ -63,7 +66,7 @@ class ObservedAdditions:
         """Lanes that add with one request, in the mean."""
         return len(self.request) / float(self.request[-1] + 1)
 
-    def attempts(self, waiting_warps: float) -> Attempts:
+    def attempts(self, waiting_warps: float, blocks: int) -> Attempts:
         """How often the lanes of a warp try.
 
         The tries of a word that fail are taken to follow a Poisson distribution. The lanes of a
@@ -71,10 +74,10 @@ class ObservedAdditions:
 
         Args:
             waiting_warps: Warps of all SMs that are about to add, in the mean.
+            blocks: Blocks that they belong to.
         """
-        each = np.bincount(self.word)
-        sharing = _others_at(each) / max(len(self.word) - 1, 1) * waiting_warps * self.lanes
-        failing = TRIES_PER_CHANGE * self.changing * sharing
+        waiting = waiting_warps * self.lanes
+        failing = TRIES_PER_CHANGE * self.changing * waiting * self._shares(blocks)
         lane = 1 + float(failing[self.word].mean())
         pairs = np.unique(np.stack([self.request, self.word]), axis=1)
         failed = np.random.default_rng(0).poisson(failing[pairs[1]])
@@ -85,6 +88,30 @@ class ObservedAdditions:
             lane=lane,
             groups=leaving.shape[1] / len(starts),
         )
+
+    def _shares(self, blocks: int) -> NDArray[np.float64]:
+        """The share of all waiting lanes that wait for the word of one of them, by word.
+
+        Which words blocks have in common is known of the observed ones. If all words are used
+        alike, what was observed of each differs by chance. How unequal they are tells the third
+        moment: uses of words by other blocks are taken to follow a gamma distribution.
+        """
+        own = np.unique(np.stack([self.word, self.block]), axis=1, return_counts=True)
+        (word, _), each = own
+        uses, squares, cubes = (np.bincount(word, each**power) for power in (1, 2, 3))
+        observed, whole = int(self.block.max()) + 1, len(self.word)
+        inside = (squares / uses - 1) / max(whole / observed - 1, 1)
+        if observed == 1:
+            return inside
+        pairs, triples = uses**2 - squares, uses**3 - 3 * uses * squares + 2 * cubes
+        mean = pairs.sum() / whole  # additions of other blocks to the word of one
+        beyond = triples.sum() / max(pairs.sum(), 1) - mean
+        others = np.full(len(uses), mean)
+        if beyond > 0:
+            shape = mean / beyond
+            others = mean * (pairs / uses + shape) / (mean + shape)
+        outside = others / (whole - whole / observed)
+        return np.asarray(inside / blocks + outside * (1 - 1 / blocks))
 
 
 def observe_additions(
@@ -107,35 +134,17 @@ def observe_additions(
     count = min(
         _MOST_LANES / execution.grid.padded_threads,
         _MOST_LANE_INSTRUCTIONS / lane_instructions_per_block,
-        launch.blocks,
     )
-    places = np.linspace(0, launch.blocks, max(int(count), 1), endpoint=False).astype(np.int64)
-    for blocks in execution.chunks(block_coordinates(places, launch.grid)):
+    count = min(max(int(count), _FEWEST_BLOCKS), launch.blocks)
+    # Blocks at equal distances may have words in common that others do not have.
+    places = np.random.default_rng(0).choice(launch.blocks, count, replace=False)
+    for blocks in execution.chunks(block_coordinates(np.sort(places), launch.grid)):
         observe_blocks(execution, blocks, log)
     made = dict.fromkeys(lines, 0.0)
     for index, step in enumerate(execution.program.steps):
         if step.instruction.ptx_line in made:
             made[step.instruction.ptx_line] += tally.lanes[index]
     return {line: _observed(parts, made[line]) for line, parts in log.additions.items()}
-
-
-def _others_at(each: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How many other ones of the observed additions are expected at the word of one, by word.
-
-    If the words are used alike, these numbers differ by chance. How unequal the words are tells
-    the third moment of `each`: the uses of a word are taken to follow a gamma distribution.
-
-    Args:
-        each: How many additions to each word were observed.
-    """
-    pairs, triples = (each * (each - 1)).sum(), (each * (each - 1) * (each - 2)).sum()
-    mean = pairs / each.sum()  # of the other ones at the word of an addition
-    beyond = triples / max(pairs, 1) - mean
-    if beyond <= 0:
-        return np.full(len(each), mean)
-    shape = mean / beyond
-    found: NDArray[np.float64] = mean * (each - 1 + shape) / (mean + shape)
-    return found
 
 
 @dataclass(frozen=True)
@@ -145,6 +154,7 @@ class _Request:
     Attributes:
         kind: The type of the sums, as of `HALF_TYPES`.
         request: The number of the warp's request, of each lane that adds; shape (lanes,).
+        block: The number of its block.
         address: Where it adds.
         addend: What it adds.
         before: What is there.
@@ -152,6 +162,7 @@ class _Request:
 
     kind: str
     request: NDArray[np.int64]
+    block: NDArray[np.int64]
     address: NDArray[np.int64]
     addend: NDArray[np.float64]
     before: NDArray[np.float64]
@@ -160,9 +171,9 @@ class _Request:
 def _observed(parts: Sequence[_Request], additions: float) -> ObservedAdditions:
     """The additions of a line, of which the whole grid makes so many."""
     kind = HALF_TYPES[parts[0].kind]
-    request, address, addend, before = (
+    request, block, address, addend, before = (
         np.concatenate([getattr(part, name) for part in parts])
-        for name in ("request", "address", "addend", "before")
+        for name in ("request", "block", "address", "addend", "before")
     )
     halves, half, each = np.unique(address, return_inverse=True, return_counts=True)
     _, word_of_half = np.unique(halves // _WORD_BYTES, return_inverse=True)
@@ -182,7 +193,8 @@ def _observed(parts: Sequence[_Request], additions: float) -> ObservedAdditions:
     mean = changing.sum() / seen.sum()
     # What few additions tell of a word alone is taken with what all tell of each.
     changing = (changing + _EQUAL_ADDITIONS * mean) / (seen + _EQUAL_ADDITIONS)
-    return ObservedAdditions(request, word_of_half[half], changing, additions)
+    _, block = np.unique(block, return_inverse=True)
+    return ObservedAdditions(request, block, word_of_half[half], changing, additions)
 
 
 class _AdditionLog(ExecutionPolicy):
@@ -194,7 +206,7 @@ class _AdditionLog(ExecutionPolicy):
         self.additions: dict[int, list[_Request]] = {}
         self.left = _MOST_LANES
         self._lines = lines
-        self._requests = 0
+        self._requests, self._blocks = 0, range(0)
 
     def watched_instructions(self, program: Program) -> Collection[int]:
         """The additions of these lines."""
@@ -206,8 +218,10 @@ class _AdditionLog(ExecutionPolicy):
         return self._steps.keys()
 
     def chunk_started(self, chunk: Chunk) -> None:
-        """Read operands of these blocks."""
-        self._operands = chunk.operands
+        """Read operands of these blocks, which come behind those before."""
+        self._operands, self._threads = chunk.operands, chunk.threads.grid.padded_threads
+        behind = self._blocks.stop
+        self._blocks = range(behind, behind + len(chunk.threads.blocks))
 
     def memory_accessed(self, access: WatchedAccess) -> None:
         """Lanes are about to add."""
@@ -230,6 +244,7 @@ class _AdditionLog(ExecutionPolicy):
             _Request(
                 kind,
                 self._requests + warp,
+                self._blocks.start + lanes // self._threads,
                 address,
                 _as_numbers(bits[lanes], kind),
                 _as_numbers(before, kind),
@@ -249,7 +264,11 @@ def _as_numbers(bits: NDArray[np.uint16], kind: str) -> NDArray[np.float64]:
 
 
 def attempts_of_lines(
-    additions: Mapping[int, ObservedAdditions], code: MachineCode, steps: Steps, warps: int
+    additions: Mapping[int, ObservedAdditions],
+    code: MachineCode,
+    steps: Steps,
+    warps: int,
+    blocks: int,
 ) -> dict[int, Attempts]:
     """The attempts of each of these lines of the PTX.
 
@@ -261,6 +280,7 @@ def attempts_of_lines(
         code: The machine code.
         steps: Its instructions, as a simulation left them.
         warps: Warps that all SMs hold at once.
+        blocks: Their blocks.
     """
     clocks = steps["issued"] + steps["stalls"].sum(axis=1)
     line_of = np.array([step.ptx_line for step in code.instructions])
@@ -269,5 +289,5 @@ def attempts_of_lines(
     for line, of in additions.items():
         first = min(warps * of.lanes / of.made, 1.0)
         share = float(of_step[line_of == line].sum()) / whole
-        found[line] = of.attempts(warps * (first + (1 - first) * share))
+        found[line] = of.attempts(warps * (first + (1 - first) * share), blocks)
     return found

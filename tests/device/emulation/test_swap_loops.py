@@ -61,18 +61,24 @@ def test_failing_tries_are_those_of_the_hardware(case: tuple[int, int, int]) -> 
 SUM = """#include <cuda_fp16.h>
 extern "C" __global__ void k(const half *x, half *sum, int rounds)
 {
-    half own = x[blockIdx.x * blockDim.x + threadIdx.x];
+    int thread = blockIdx.x * blockDim.x + threadIdx.x;
+    half own = x[thread];
     float work = 1.0f;
     for (int round = 0; round < rounds; ++round)
         work = work * 0.5f + 1.0f;
     if (work < 3.0f)
-        atomicAdd(sum + threadIdx.x % SUMS, own);
+        atomicAdd(sum + (OF_BLOCK ? 2 * blockIdx.x : thread % SUMS), own);
 }
 """
 
 
 def tries_of_sum(
-    addend: float | NDArray[np.float16], blocks: int, sums: int = 1, rounds: int = 0
+    addend: float | NDArray[np.float16],
+    blocks: int,
+    sums: int = 1,
+    rounds: int = 0,
+    *,
+    of_block: bool = False,
 ) -> float:
     """The tries of each lane that adds a number to one of some neighbouring sums.
 
@@ -81,12 +87,13 @@ def tries_of_sum(
         blocks: How many blocks of 256 lanes there are.
         sums: How many sums there are.
         rounds: How many dependent instructions each lane executes before.
+        of_block: Whether the lanes of a block add to every other one of them, a block to one.
     """
     lanes = blocks * 256
     fill = SingleValue(addend) if isinstance(addend, float) else InMemoryArray(addend)
     x = Buffer("x", (lanes,), "float16", "in", fill)
     total = Buffer("sum", (sums,), "float16", "inout", SingleValue(0))
-    more = {"blocks": blocks, "threads": 256, "defines": {"SUMS": sums}}
+    more = {"blocks": blocks, "threads": 256, "defines": {"SUMS": sums, "OF_BLOCK": int(of_block)}}
     found, _ = emulated(launch_of(SUM, x, total, Scalar("rounds", "int32", rounds), **more))
     return swaps(found)[1] / lanes
 
@@ -107,15 +114,22 @@ def test_two_halves_of_a_word_make_each_other_fail() -> None:
     assert two == pytest.approx(2 * one, rel=0.1)
 
 
+@pytest.mark.parametrize("blocks", [1, 8, 64])
+def test_lanes_wait_for_those_of_their_block_where_it_has_a_word_of_its_own(blocks: int) -> None:
+    tries = tries_of_sum(1.0, blocks, sums=2 * blocks, of_block=True)
+
+    assert tries == pytest.approx(1 + 0.39 * 256, rel=0.05)
+
+
 def test_lanes_that_compute_do_not_wait_for_the_word() -> None:
     """Those of later waves: the blocks that start at once add at the same time."""
-    addends = np.zeros(16 * 1056 * 256, np.float16)
-    addends[::64] = 1
+    addends = np.random.default_rng(4).choice(np.array([-1, 1], np.float16), 16 * 1056 * 256)
     adding, computing = (
-        tries_of_sum(addends, 16 * 1056, sums=1024, rounds=each) for each in (0, 20_000)
+        tries_of_sum(addends, 16 * 1056, sums=1 << 14, rounds=rounds) for rounds in (0, 20_000)
     )
 
-    assert computing - 1 < (adding - 1) / 4
+    assert adding == pytest.approx(1 + 0.39 * 1056 * 256 / (1 << 13), rel=0.15)
+    assert 1 + (adding - 1) / 100 < computing < 1 + (adding - 1) / 10
 
 
 def test_what_is_not_followed_is_as_what_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,14 +224,16 @@ def test_the_last_additions_that_are_followed_stand_for_the_others() -> None:
     assert changes_of_sum(0.0, ones, 1e6, HALF_TYPES["f16"], 4000) == 2048
 
 
-@pytest.mark.parametrize("words", [1, 16, 4096])
-def test_words_that_are_used_alike_have_equal_tries(words: int) -> None:
+@pytest.mark.parametrize(("words", "seed"), [(1, 5), (16, 5), (4096, 5), (4096, 6)])
+def test_words_that_are_used_alike_have_equal_tries(words: int, seed: int) -> None:
     """However few of the additions to each word were observed."""
-    drawn = np.random.default_rng(5).integers(0, words, 8192)
+    drawn = np.random.default_rng(seed).integers(0, words, 8192)
     used, word = np.unique(drawn, return_inverse=True)
-    observed = ObservedAdditions(np.arange(8192) // 32, word, np.full(len(used), 0.01), 1e6)
+    lane = np.arange(8192)
+    changing = np.full(len(used), 0.01)
+    observed = ObservedAdditions(lane // 32, lane // 256, word, changing, 1e6)
 
-    tries = observed.attempts(waiting_warps=1000.0 * words / 32)
+    tries = observed.attempts(waiting_warps=1000.0 * words / 32, blocks=1056)
 
     failing = 0.39 * 0.01 * 1000
     assert tries.lane == pytest.approx(1 + failing, rel=0.1)
@@ -228,19 +244,35 @@ def test_words_that_are_used_alike_have_equal_tries(words: int) -> None:
         assert tries.groups == pytest.approx(np.mean(different), rel=0.1)
 
 
-def test_warps_of_which_one_lane_adds_wait_with_one_lane() -> None:
-    observed = ObservedAdditions(np.arange(512), np.zeros(512, np.int64), np.full(1, 0.01), 1e6)
+def test_words_that_are_used_somewhat_more_fail_somewhat_more() -> None:
+    """Half of the words are used three times as often; some two uses of each are observed."""
+    generator, lane = np.random.default_rng(8), np.arange(8192)
+    weights = np.repeat([1.0, 3.0], 2048) / 8192
+    used, word = np.unique(generator.choice(4096, 8192, p=weights), return_inverse=True)
+    observed = ObservedAdditions(lane // 32, lane // 256, word, np.full(len(used), 0.01), 1e6)
 
-    assert observed.attempts(1000.0).lane == pytest.approx(1 + 0.39 * 0.01 * 1000)
+    tries = observed.attempts(waiting_warps=128_000.0, blocks=1056)
+
+    words = generator.choice(4096, (10_000, 32), p=weights)
+    failed = generator.poisson(0.39 * 0.01 * 128_000 * 32 * weights[words])
+    assert tries.warp == pytest.approx(1 + failed.max(axis=1).mean(), rel=0.1)
+
+
+def test_warps_of_which_one_lane_adds_wait_with_one_lane() -> None:
+    lane, word = np.arange(512), np.zeros(512, np.int64)
+    observed = ObservedAdditions(lane, lane // 8, word, np.full(1, 0.01), 1e6)
+
+    assert observed.attempts(1000.0, 125).lane == pytest.approx(1 + 0.39 * 0.01 * 1000)
 
 
 def test_a_word_that_is_used_more_fails_more() -> None:
     """Half of the additions are to one word, which they change, the others to their own words."""
-    word = np.where(np.arange(8192) % 2, 0, np.arange(8192) // 2 + 1)
+    lane = np.arange(8192)
+    word = np.where(lane % 2, 0, lane // 2 + 1)
     changing = np.where(np.arange(4097) == 0, 0.01, 0.0)
-    observed = ObservedAdditions(np.arange(8192) // 32, word, changing, 1e6)
+    observed = ObservedAdditions(lane // 32, lane // 256, word, changing, 1e6)
 
-    tries = observed.attempts(100.0)
+    tries = observed.attempts(100.0, 12)
 
     hot = 0.39 * 0.01 * 100 * 32 / 2
     assert tries.lane == pytest.approx(1 + hot / 2, rel=0.1)
