@@ -83,11 +83,11 @@ def measure(
     Returns:
         0, or 1 where nothing was measured.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     ncu, name = find_ncu(), source.stem
     if ncu is None:
         print("Nsight Compute (ncu) is not installed", file=sys.stderr)
         return 1
+    folder.mkdir(parents=True, exist_ok=True)
     program = compiled(source, folder)
     metrics = known_metrics(ncu, folder, metrics)
     report = folder / f"{name}-ncu.csv"

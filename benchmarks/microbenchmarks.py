@@ -12,6 +12,7 @@ the columns, such as the GPCs, is printed.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -311,4 +312,8 @@ def main(folder: Path, names: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.microbenchmarks")
+    parser.add_argument("folder", type=Path, help="where the tables are written")
+    parser.add_argument("names", nargs="*", help="programs to run; all if there are none")
+    options = parser.parse_args()
+    sys.exit(main(options.folder, options.names))
