@@ -19,7 +19,6 @@ from memlab.device.emulation import (
     counting,
     executed_addresses,
     representative_block,
-    swap_loops,
     totals,
 )
 from memlab.device.emulation.address_names import accessed_arrays
@@ -27,7 +26,8 @@ from memlab.device.emulation.atomic_passes import count_atomic_passes, with_sums
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulation.line_stalls import clocks_per_instruction, line_stalls
 from memlab.device.emulation.machine_profile import LaunchCounts, machine_profile
-from memlab.device.emulation.shared_retries import attempts_alone, observe_additions
+from memlab.device.emulation.retries import swap_loops
+from memlab.device.emulation.retries.shared_retries import attempts_alone, observe_additions
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.models import address_streams
 from memlab.device.emulator.models.access_levels import AccessLevels

@@ -12,9 +12,9 @@ from paths import REPOSITORY
 
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets.loader import load_datasheet
-from memlab.device.emulation import swap_loops
 from memlab.device.emulation.device import Emulation, emulate, resident_blocks
-from memlab.device.emulation.swap_loops import ObservedAdditions
+from memlab.device.emulation.retries import swap_loops
+from memlab.device.emulation.retries.swap_loops import ObservedAdditions
 from memlab.device.emulator.models.half_sums import HALF_TYPES, changes_of_sum
 from memlab.kernels.launch import Buffer, InMemoryArray, Launch, Scalar, SingleValue
 

@@ -14,7 +14,7 @@ from benchmarks.truth.cases import all_cases
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets.loader import load_datasheet
 from memlab.device.emulation.device import Emulation, emulate, resident_blocks
-from memlab.device.emulation.shared_retries import attempts_alone, shared_additions
+from memlab.device.emulation.retries.shared_retries import attempts_alone, shared_additions
 from memlab.device.machine_code.retries import Attempts, SharedAdditions
 from memlab.device.sm_model.records import Kind, Unit
 from memlab.device.sm_model.simulation import Rates, Workload, empty_steps, run
