@@ -9,6 +9,7 @@ from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.models.atomic_contention import AtomicContention
 from memlab.device.emulator.program.program import Program
 from memlab.device.machine_code.instructions import MachineCode
+from memlab.device.machine_code.retries import Attempts
 
 _VOTES = frozenset(("VOTE", "VOTEU"))
 """With one of these ptxas finds the lanes of a warp, before one lane adds for all of them."""
@@ -60,13 +61,28 @@ def _lines_of_one_lane(code: MachineCode) -> set[int]:
 
 
 def count_atomic_passes(
-    contention: Mapping[int, AtomicContention], program: Program, tally: Tally
+    contention: Mapping[int, AtomicContention],
+    program: Program,
+    tally: Tally,
+    swaps: Mapping[int, Attempts] | None = None,
 ) -> dict[str, int]:
-    """Count the passes of the whole grid, by the names of their counters."""
+    """Count the passes of the whole grid, by the names of their counters.
+
+    Args:
+        contention: The contention of each atomic of the PTX, by its position.
+        program: The PTX.
+        tally: The counts of the whole grid.
+        swaps: The attempts of additions that are loops of compare-and-swap, by their line of the
+            PTX: each is a pass, and the slice of the L2 does not add.
+    """
+    swaps = swaps or {}
     slice_passes = float_passes = 0.0
     for place, met in contention.items():
-        slice_passes += met.slice_passes * tally.requests[place]
-        if program.steps[place].row.of[:1] in (("f32",), ("f64",), ("f16",), ("bf16",)):
+        step = program.steps[place]
+        tries = swaps.get(step.instruction.ptx_line)
+        lane = tries.lane if tries else 1.0
+        slice_passes += met.slice_passes * tally.requests[place] * lane
+        if not tries and step.row.of[:1] in (("f32",), ("f64",), ("f16",), ("bf16",)):
             float_passes += met.sector_passes * tally.requests[place]
     return {
         "global_atomic_slice_passes": round(slice_passes),

@@ -425,10 +425,8 @@ def _model(
             warps = execution.grid.padded_threads // WARP_SIZE * held
             tried = swap_loops.attempts_of_lines(swaps, graph.code, estimated.steps, warps, held)
             attempts |= {**estimated.attempts, **tried}
-            executed = _executed_code(graph, program, tally, attempts)
-            again = _grid_counts(executed, program, tally, copies)
-            counters, grid = _with_changes(again.counters, grid.counters, counters), again
-            profile = describe(replace(counts, counters=counters, attempts=attempts))
+            counts, grid = _with_attempts(counts, attempts, graph, copies, grid)
+            profile, counters = describe(counts), counts.counters
     counters = _with_launch_reads(counters, launch, compiled, properties)
     counters = with_reads(counters, runtime_calls(program, tally).values())
     work = time_model.LaunchWork(
@@ -579,6 +577,22 @@ def _swap_loops(
     lines = swapped_lines(graph, execution.program)
     cost = block.lane_instructions_per_block
     return swap_loops.observe_additions(execution, lines, tally, cost)
+
+
+def _with_attempts(
+    counts: LaunchCounts,
+    attempts: Mapping[int, Attempts],
+    graph: FlowGraph,
+    copies: async_copies.CopyCosts,
+    grid: _GridCounts,
+) -> tuple[LaunchCounts, _GridCounts]:
+    """What was counted of a launch whose atomics that are loops have these attempts."""
+    program, tally = counts.program, counts.tally
+    again = _grid_counts(_executed_code(graph, program, tally, attempts), program, tally, copies)
+    counters = _with_changes(again.counters, grid.counters, counts.counters)
+    tried = replace(counts, counters=counters, attempts=attempts)
+    passes = count_atomic_passes(tried.contention, program, tally, tried.swaps)
+    return replace(tried, counters=counters.replace_named(**passes)), again
 
 
 def _with_changes(counters: Counters, before: Counters, after: Counters) -> Counters:

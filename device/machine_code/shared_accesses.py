@@ -19,7 +19,13 @@ from memlab.device.machine_code.disassembly import DisassemblyError
 from memlab.device.machine_code.executed_code import ExecutedCode
 from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.instructions import MachineInstruction
-from memlab.device.machine_code.retries import SWAP_WAVEFRONTS, is_swap, retried_lines
+from memlab.device.machine_code.retries import (
+    SWAP_WAVEFRONTS,
+    is_global_swap,
+    is_swap,
+    retried_lines,
+    swapped_lines,
+)
 from memlab.device.properties import SHARED_BANK_BYTES
 
 _OTHER_INSTRUCTIONS = (is_async_copy_store, is_matrix_load, is_matrix_store)
@@ -121,30 +127,52 @@ def loads_of_atomics(executed: ExecutedCode, program: Program, tally: Tally) -> 
 
 
 def with_swaps(executed: ExecutedCode | DisassemblyError, program: Program, tally: Tally) -> Tally:
-    """Count the compare-and-swaps of atomics that are loops as their requests."""
+    """Count the compare-and-swaps of atomics that are loops as their requests.
+
+    Those in global memory access the sectors of their lanes' addresses, as other atomics do. Nsight
+    Compute counts a sector for each lane, even if all have one address
+    (docs/results/h200-swap-loops.csv).
+    """
     if isinstance(executed, DisassemblyError):
         return tally
-    warps = _swaps(executed)
-    requests, wavefronts, excessive = (
-        list(column) for column in (tally.requests, tally.wavefronts, tally.excessive)
+    shared, of_global = _swaps(executed)
+    requests, sectors, wavefronts, excessive = (
+        list(column)
+        for column in (tally.requests, tally.sectors, tally.wavefronts, tally.excessive)
     )
+    swapped = swapped_lines(executed.graph, program)
     for index, step in enumerate(program.steps):
         line = step.instruction.ptx_line
-        if warps[line] and _is_shared_atomic(step):
-            requests[index] = round(warps[line])
+        if line in shared and _is_shared_atomic(step):
+            requests[index] = round(shared[line][0])
             halves = max(step.counted_bytes / SHARED_BANK_BYTES, 1.0)
             wavefronts[index] = round(SWAP_WAVEFRONTS * halves * requests[index])
             excessive[index] = 0
-    return replace(tally, requests=requests, wavefronts=wavefronts, excessive=excessive)
+        elif line in swapped and step.row.kind in ATOMIC_KINDS and sectors[index]:
+            warps, lanes = of_global[line]
+            requests[index] = round(warps)
+            sectors[index] = round(sectors[index] * lanes / tally.lanes[index])
+    return replace(
+        tally, requests=requests, sectors=sectors, wavefronts=wavefronts, excessive=excessive
+    )
 
 
-def _swaps(executed: ExecutedCode) -> Mapping[int, float]:
-    """How often warps execute the compare-and-swaps of atomics, by their line."""
-    warps = defaultdict[int, float](float)
+def _swaps(
+    executed: ExecutedCode,
+) -> tuple[Mapping[int, tuple[float, float]], Mapping[int, tuple[float, float]]]:
+    """How often warps and lanes execute the compare-and-swaps of each line of the PTX.
+
+    Returns:
+        Those in shared memory, and those in global memory.
+    """
+    found: tuple[dict[int, tuple[float, float]], ...] = {}, {}
     for place, swap in enumerate(executed.graph.code.instructions):
-        if is_swap(swap):
-            warps[swap.ptx_line] += float(executed.executions.warps[place])
-    return warps
+        if is_swap(swap) or is_global_swap(swap):
+            of = found[is_global_swap(swap)]
+            warps, lanes = of.get(swap.ptx_line, (0.0, 0.0))
+            warps += float(executed.executions.warps[place])
+            of[swap.ptx_line] = warps, lanes + float(executed.executions.lanes[place])
+    return found[0], found[1]
 
 
 def _is_shared_atomic(step: DecodedInstruction) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,6 +57,12 @@ def test_failing_tries_are_those_of_the_hardware(case: tuple[int, int, int]) -> 
     failing_of_warps = float(row["warp_tries"]) * 32 / lanes - 1
     assert warp_tries * 32 / lanes - 1 == pytest.approx(failing_of_warps, rel=0.35)
     assert time_ns == pytest.approx(float(row["duration_ns"]), rel=0.25)
+    assert found.counters.global_atomic_requests == warp_tries
+    assert found.counters.global_reduction_requests == 0
+    lanes_per_sector = {1: 32, 65536: 1}.get(words)
+    if lanes_per_sector:
+        sectors = lane_tries / lanes_per_sector
+        assert found.counters.global_atomic_sectors == pytest.approx(sectors, rel=0.01)
 
 
 SUM = """#include <cuda_fp16.h>
@@ -105,6 +112,17 @@ def test_additions_that_no_longer_change_a_sum_do_not_fail() -> None:
     assert many == pytest.approx(few / 4, rel=0.1)
     assert few * 1056 * 256 / 2048 == pytest.approx(0.39 * 1056 * 256, rel=0.1)  # tries per change
     assert tries_of_sum(0.0, 1056) == 1
+
+
+def test_each_try_at_the_only_word_is_a_pass_of_its_slice_without_an_addition() -> None:
+    x = Buffer("x", (1056 * 256,), "float16", "in", SingleValue(1.0))
+    total = Buffer("sum", (1,), "float16", "inout", SingleValue(0))
+    more: dict[str, Any] = {"blocks": 1056, "threads": 256}
+    more["defines"] = {"SUMS": 1, "OF_BLOCK": 0}
+    found, _ = emulated(launch_of(SUM, x, total, Scalar("rounds", "int32", 0), **more))
+
+    assert found.counters.global_atomic_slice_passes == pytest.approx(swaps(found)[1], rel=0.01)
+    assert found.counters.global_atomic_float_passes == 0
 
 
 def test_two_halves_of_a_word_make_each_other_fail() -> None:
