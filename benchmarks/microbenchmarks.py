@@ -223,7 +223,7 @@ COUNTED = {
         },
         cache_control="none",
     ),
-    "swap_loops": Counted(
+    "cas_loops": Counted(
         "swaps|halves",
         {
             "warp_tries": "l1tex__t_requests_pipe_lsu_mem_global_op_atom.sum",

@@ -180,7 +180,7 @@ TABLES = {
     "column_reads": "docs/results/h200-column-reads.csv",
     "row_updates": "docs/results/h200-row-updates.csv",
     "random_gathers": "docs/results/h200-random-gathers.csv",
-    "swap_loops": "docs/results/h200-swap-loops.csv",
+    "cas_loops": "docs/results/h200-cas-loops.csv",
 }
 """Tables of micro-benchmarks, by the programs that print them."""
 

@@ -64,7 +64,7 @@ def count_atomic_passes(
     contention: Mapping[int, AtomicContention],
     program: Program,
     tally: Tally,
-    swaps: Mapping[int, Attempts] | None = None,
+    halves: Mapping[int, Attempts] | None = None,
 ) -> dict[str, int]:
     """Count the passes of the whole grid, by the names of their counters.
 
@@ -72,14 +72,14 @@ def count_atomic_passes(
         contention: The contention of each atomic of the PTX, by its position.
         program: The PTX.
         tally: The counts of the whole grid.
-        swaps: The attempts of additions that are loops of compare-and-swap, by their line of the
+        halves: The attempts of additions that are loops of compare-and-swap, by their line of the
             PTX: each is a pass, and the slice of the L2 does not add.
     """
-    swaps = swaps or {}
+    halves = halves or {}
     slice_passes = float_passes = 0.0
     for place, met in contention.items():
         step = program.steps[place]
-        tries = swaps.get(step.instruction.ptx_line)
+        tries = halves.get(step.instruction.ptx_line)
         lane = tries.lane if tries else 1.0
         slice_passes += met.slice_passes * tally.requests[place] * lane
         if not tries and step.row.of[:1] in (("f32",), ("f64",), ("f16",), ("bf16",)):

@@ -26,7 +26,7 @@ from memlab.device.emulation.atomic_passes import count_atomic_passes, with_sums
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulation.line_stalls import clocks_per_instruction, line_stalls
 from memlab.device.emulation.machine_profile import LaunchCounts, machine_profile
-from memlab.device.emulation.retries import swap_loops
+from memlab.device.emulation.retries import cas_loops
 from memlab.device.emulation.retries.shared_retries import attempts_alone, observe_additions
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.models import address_streams
@@ -49,8 +49,8 @@ from memlab.device.machine_code.listing import ListedInstruction
 from memlab.device.machine_code.retries import (
     Attempts,
     SharedAdditions,
+    cas_lines,
     retried_lines,
-    swapped_lines,
 )
 from memlab.device.machine_code.runtime_calls import runtime_calls, with_reads
 from memlab.device.machine_code.shared_accesses import (
@@ -85,14 +85,14 @@ from memlab.device.occupancy import (
 )
 from memlab.device.occupancy import resident_blocks as blocks_on_device
 from memlab.device.outputs import Outputs
-from memlab.device.properties import WARP_SIZE, DeviceProperties, device_summary
+from memlab.device.properties import DeviceProperties, device_summary
 from memlab.device.sm_model import launch_time
 from memlab.device.sm_model.profile import LaunchProfile
 from memlab.device.verification import UNVERIFIED
 from memlab.device.warp_stalls import LineStalls
 from memlab.kernels.launch import Launch
 
-_SIMULATIONS_OF_SWAPS = 2
+_SIMULATIONS_OF_HALVES = 2
 """Simulations that tell how many lanes wait to add in global memory: with one try each, and with
 the tries that these lanes need. A third one changes the tries of nine measured launches by at most
 0.3%."""
@@ -368,7 +368,7 @@ def _model(
     hits = executed_addresses.hits_of_longest_warp(execution) if extremes else {}
     copies = async_copies.observe_copies(execution, block.stream.origin)
     additions = _additions(graph, execution, block)
-    swaps = _swap_loops(graph, execution, tally, block)
+    halves = _additions_of_halves(graph, execution, tally, block)
     attempts = attempts_alone(additions)
     executed = _executed_code(graph, program, tally, {})
     if isinstance(executed, ExecutedCode):
@@ -417,14 +417,17 @@ def _model(
         profile = describe(counts)
         # The simulation tells the rounds in shared memory, and which lanes wait to add in global
         # memory: more of them where they have to try again.
-        for _ in range(_SIMULATIONS_OF_SWAPS if swaps else int(bool(additions.lines))):
+        for _ in range(_SIMULATIONS_OF_HALVES if halves else int(bool(additions.lines))):
             if profile is None:
                 break
             estimated = launch_time.estimate(profile, launch.blocks, per_sm, properties)
-            held = min(per_sm * (properties.multiprocessor_count or 1), launch.blocks)
-            warps = execution.grid.padded_threads // WARP_SIZE * held
-            tried = swap_loops.attempts_of_lines(swaps, graph.code, estimated.steps, warps, held)
-            attempts |= {**estimated.attempts, **tried}
+            attempts |= estimated.attempts
+            if halves:
+                held = blocks_on_device(properties, per_sm, launch.cluster_blocks)
+                resident = min(held or launch.blocks, launch.blocks)
+                attempts |= cas_loops.attempts_of_lines(
+                    halves, graph.code, estimated.steps, execution.grid, resident
+                )
             counts, grid = _with_attempts(counts, attempts, graph, copies, grid)
             profile, counters = describe(counts), counts.counters
     counters = _with_launch_reads(counters, launch, compiled, properties)
@@ -565,18 +568,17 @@ def _additions(
     return observe_additions(execution, block.stream.origin, retried_lines(graph))
 
 
-def _swap_loops(
+def _additions_of_halves(
     graph: FlowGraph | DisassemblyError,
     execution: Execution,
     tally: Tally,
     block: representative_block.RepresentativeBlock,
-) -> Mapping[int, swap_loops.ObservedAdditions]:
-    """What blocks add in global memory by loops of compare-and-swap, by line of the PTX."""
+) -> cas_loops.ObservedAdditions | None:
+    """What some blocks add to halves in global memory, by loops of compare-and-swap."""
     if isinstance(graph, DisassemblyError):
-        return {}
-    lines = swapped_lines(graph, execution.program)
-    cost = block.lane_instructions_per_block
-    return swap_loops.observe_additions(execution, lines, tally, cost)
+        return None
+    lines, cost = cas_lines(graph, execution.program), block.lane_instructions_per_block
+    return cas_loops.observe_additions(execution, lines, tally, cost)
 
 
 def _with_attempts(
@@ -591,7 +593,7 @@ def _with_attempts(
     again = _grid_counts(_executed_code(graph, program, tally, attempts), program, tally, copies)
     counters = _with_changes(again.counters, grid.counters, counts.counters)
     tried = replace(counts, counters=counters, attempts=attempts)
-    passes = count_atomic_passes(tried.contention, program, tally, tried.swaps)
+    passes = count_atomic_passes(tried.contention, program, tally, tried.halves)
     return replace(tried, counters=counters.replace_named(**passes)), again
 
 

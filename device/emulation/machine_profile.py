@@ -27,7 +27,7 @@ from memlab.device.machine_code.ptx_profile import Executed, PtxStructure, ptx_p
 from memlab.device.machine_code.retries import (
     Attempts,
     SharedAdditions,
-    is_global_swap,
+    is_global_cas,
     with_retries,
 )
 from memlab.device.machine_code.runtime_calls import calls_in, runtime_calls
@@ -66,7 +66,7 @@ class LaunchCounts:
         contention: Where atomics meet.
         fetches_per_sector: How often loads fetch a sector from the L2; once if not given.
         attempts: Those of atomics that are loops in the machine code, by their line of the PTX.
-        additions: What these are in a block.
+        additions: Those in shared memory: what they add to in a block.
         hits_of_longest: The share of the sectors of loads that the warp that executes most has read
             before.
     """
@@ -90,8 +90,8 @@ class LaunchCounts:
         return sum(at.dram * self.tally.sectors[index] for index, at in self.levels.items())
 
     @property
-    def swaps(self) -> Mapping[int, Attempts]:
-        """The attempts in global memory. The simulation tells those in shared memory."""
+    def halves(self) -> Mapping[int, Attempts]:
+        """The attempts to add to halves in global memory; the other ones are in shared memory."""
         shared = self.additions.lines
         return {line: tries for line, tries in self.attempts.items() if line not in shared}
 
@@ -266,7 +266,7 @@ def _flow(graph: FlowGraph, counts: LaunchCounts, *columns: NDArray[np.int64]) -
     executions = project(graph, profile, is_one_warp=True)
     if executions is None:
         return None
-    executions = with_retries(executions, graph, counts.swaps)
+    executions = with_retries(executions, graph, counts.halves)
     # A block that a lane executes, the warp executes; and the warp comes there by some edge.
     blocks = executions.block_warps.copy()
     blocks[(executions.block_lanes > 1 - _ROUNDING) & (blocks < 1)] = 1.0
@@ -316,11 +316,11 @@ def _accesses(
         elif instruction.name in _ACCESSES and indices:
             access = _mean_access(indices, counts)
             tries = counts.attempts.get(instruction.ptx_line)
-            if tries:  # with fewer lanes, fewer conflicts
-                share = tries.lane / tries.warp
+            of_halves = instruction.ptx_line in counts.halves
+            if tries and (not of_halves or is_global_cas(instruction)):
+                share = tries.lane / tries.warp  # with fewer lanes, fewer conflicts
                 access = replace(access, passes=1 + (access.passes - 1) * share)
-            if instruction.ptx_line in counts.swaps and is_global_swap(instruction):
-                access = _with_lanes(access, share)
+                access = _with_lanes(access, share) if of_halves else access
             if repeated := _repeated(indices, tally, block.repeated_stores):
                 access = replace(access, repeated=repeated)
             if common := max(block.common_stores.get(index, 0.0) for index in indices):

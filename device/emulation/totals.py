@@ -45,7 +45,7 @@ _SHARED_PARTS: dict[str, Callable[[DecodedInstruction], bool]] = {
     "shared_async_store": lambda step: is_async_copy_store(step.instruction),
 }
 _ALWAYS_ATOMIC = (".exch.", ".cas.")  # ptxas has no instruction without a result for these
-_SWAPPED = (".add.noftz.f16", ".add.noftz.bf16")
+_CAS_LOOPS = (".add.noftz.f16", ".add.noftz.bf16")
 """Of additions to one half ptxas makes loops of compare-and-swap, which need their result."""
 
 
@@ -263,7 +263,8 @@ def _accesses(program: Program, tally: Tally) -> dict[int, _Access]:
         if not direction or not space:
             continue
         always_atomic = any(name in step.row.opcode for name in _ALWAYS_ATOMIC)
-        always_atomic |= step.row.opcode.endswith(_SWAPPED)
+        if step.row.opcode.startswith(("atom", "red")) and step.row.opcode.endswith(_CAS_LOOPS):
+            direction, always_atomic = "atomic", True
         if direction == "atomic" and not always_atomic and read.isdisjoint(step.registers_written):
             direction = "reduction"
         accesses[index] = space, direction

@@ -69,25 +69,26 @@ def is_swap(step: MachineInstruction) -> bool:
     return step.opcode.startswith(_COMPARE_AND_SWAP)
 
 
-def is_global_swap(step: MachineInstruction) -> bool:
-    """Whether an instruction is a compare-and-swap in global memory."""
+def is_global_cas(step: MachineInstruction) -> bool:
+    """Whether an instruction is a compare-and-swap in global memory, or at a generic address."""
     return step.name in _GLOBAL_ATOMICS and "CAS" in step.opcode.split(".")
 
 
-def swapped_lines(graph: FlowGraph, program: Program) -> frozenset[int]:
+def cas_lines(graph: FlowGraph, program: Program) -> frozenset[int]:
     """The lines of the PTX whose additions of halves are loops of compare-and-swap."""
-    swaps = {step.ptx_line for step in graph.code.instructions if is_global_swap(step)}
+    swaps = {step.ptx_line for step in graph.code.instructions if is_global_cas(step)}
     return frozenset(
         step.instruction.ptx_line
         for step in program.steps
         if step.instruction.ptx_line in swaps
         and step.row.kind in ATOMIC_KINDS
         and step.row.of[0] in _HALVES
+        and step.row.vector == 1
     )
 
 
 def retried_lines(graph: FlowGraph) -> frozenset[int]:
-    """The lines of the PTX whose atomics are loops in the machine code."""
+    """The lines of the PTX whose atomics in shared memory are loops in the machine code."""
     return frozenset(step.ptx_line for step in graph.code.instructions if is_swap(step))
 
 
@@ -110,7 +111,7 @@ def with_retries(
         of_lines = {
             step.ptx_line
             for step in graph.instructions(block)
-            if is_swap(step) or is_global_swap(step)
+            if is_swap(step) or is_global_cas(step)
         }
         ways = {e.destination: n for n, e in enumerate(graph.edges) if e.source == block}
         if block not in ways or not of_lines & attempts.keys():

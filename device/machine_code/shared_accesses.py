@@ -21,10 +21,10 @@ from memlab.device.machine_code.flow_graph import FlowGraph
 from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.machine_code.retries import (
     SWAP_WAVEFRONTS,
-    is_global_swap,
+    cas_lines,
+    is_global_cas,
     is_swap,
     retried_lines,
-    swapped_lines,
 )
 from memlab.device.properties import SHARED_BANK_BYTES
 
@@ -131,7 +131,7 @@ def with_swaps(executed: ExecutedCode | DisassemblyError, program: Program, tall
 
     Those in global memory access the sectors of their lanes' addresses, as other atomics do. Nsight
     Compute counts a sector for each lane, even if all have one address
-    (docs/results/h200-swap-loops.csv).
+    (docs/results/h200-cas-loops.csv).
     """
     if isinstance(executed, DisassemblyError):
         return tally
@@ -140,18 +140,27 @@ def with_swaps(executed: ExecutedCode | DisassemblyError, program: Program, tall
         list(column)
         for column in (tally.requests, tally.sectors, tally.wavefronts, tally.excessive)
     )
-    swapped = swapped_lines(executed.graph, program)
-    for index, step in enumerate(program.steps):
-        line = step.instruction.ptx_line
+    halves = cas_lines(executed.graph, program)
+    atomics = [
+        (index, step.instruction.ptx_line, step)
+        for index, step in enumerate(program.steps)
+        if step.row.kind in ATOMIC_KINDS and tally.requests[index]
+    ]
+    asked, active = Counter[int](), Counter[int]()  # a function that is inlined twice has two
+    for index, line, _ in atomics:
+        asked[line] += tally.requests[index]
+        active[line] += tally.lanes[index]
+    for index, line, step in atomics:
+        share = tally.requests[index] / asked[line]
         if line in shared and _is_shared_atomic(step):
-            requests[index] = round(shared[line][0])
-            halves = max(step.counted_bytes / SHARED_BANK_BYTES, 1.0)
-            wavefronts[index] = round(SWAP_WAVEFRONTS * halves * requests[index])
+            requests[index] = round(shared[line][0] * share)
+            width = max(step.counted_bytes / SHARED_BANK_BYTES, 1.0)
+            wavefronts[index] = round(SWAP_WAVEFRONTS * width * requests[index])
             excessive[index] = 0
-        elif line in swapped and step.row.kind in ATOMIC_KINDS and sectors[index]:
+        elif line in halves and sectors[index]:
             warps, lanes = of_global[line]
-            requests[index] = round(warps)
-            sectors[index] = round(sectors[index] * lanes / tally.lanes[index])
+            requests[index] = round(warps * share)
+            sectors[index] = round(sectors[index] * lanes / active[line])
     return replace(
         tally, requests=requests, sectors=sectors, wavefronts=wavefronts, excessive=excessive
     )
@@ -167,8 +176,8 @@ def _swaps(
     """
     found: tuple[dict[int, tuple[float, float]], ...] = {}, {}
     for place, swap in enumerate(executed.graph.code.instructions):
-        if is_swap(swap) or is_global_swap(swap):
-            of = found[is_global_swap(swap)]
+        if is_swap(swap) or is_global_cas(swap):
+            of = found[is_global_cas(swap)]
             warps, lanes = of.get(swap.ptx_line, (0.0, 0.0))
             warps += float(executed.executions.warps[place])
             of[swap.ptx_line] = warps, lanes + float(executed.executions.lanes[place])

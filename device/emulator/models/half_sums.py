@@ -1,6 +1,7 @@
-"""Sums of halves that are rounded after each addition, as machine code: how often they change.
+"""How often a sum of half precision changes where numbers are added to it one by one.
 
-A half has few digits, so a large sum no longer changes where small numbers are added to it.
+It is rounded after each addition. A half has few digits, so a large sum no longer changes where
+small numbers are added to it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from memlab.device.emulator.codegen.records import Pointer, Record, dtype_of
 
 _ROUNDING = 1.5 * 2.0**52
 """A double that is added to one 2^52 times smaller, and subtracted, rounds it to a whole number."""
+_HUGE = 1e300
 _LATE_SHARE = 0.25  # of the additions that are followed: the last ones stand for all others
 
 
@@ -69,7 +71,10 @@ def count_changes(state: Sum, additions: int) -> int:
         if state.place == state.count:
             state.place = 0
         size = added if added > 0.0 else -added
-        if not size < state.limit:  # infinite, or no number
+        if not size < state.limit:  # infinite, or no number, from here on
+            if state.total != added:
+                changes += 1
+            state.total = added * _HUGE * _HUGE
             break
         while size >= state.spacing * state.largest:
             state.spacing *= 2.0

@@ -14,14 +14,14 @@ from paths import REPOSITORY
 from memlab.device.compiler.compile import compile_launch
 from memlab.device.datasheets.loader import load_datasheet
 from memlab.device.emulation.device import Emulation, emulate, resident_blocks
-from memlab.device.emulation.retries import swap_loops
-from memlab.device.emulation.retries.swap_loops import ObservedAdditions
+from memlab.device.emulation.retries import cas_loops
+from memlab.device.emulation.retries.cas_loops import ObservedAdditions
 from memlab.device.emulator.models.half_sums import HALF_TYPES, changes_of_sum
 from memlab.kernels.launch import Buffer, InMemoryArray, Launch, Scalar, SingleValue
 
 H200 = load_datasheet("h200")
-LOOPS = f"{REPOSITORY / 'benchmarks' / 'swap_loops.cu'}:halves"
-with (REPOSITORY / "docs" / "results" / "h200-swap-loops.csv").open(newline="") as file:
+LOOPS = f"{REPOSITORY / 'benchmarks' / 'cas_loops.cu'}:halves"
+with (REPOSITORY / "docs" / "results" / "h200-cas-loops.csv").open(newline="") as file:
     COUNTED = {
         (int(row["blocks"]), int(row["words"]), int(row["every"])): row
         for row in csv.DictReader(file)
@@ -139,6 +139,55 @@ def test_lanes_wait_for_those_of_their_block_where_it_has_a_word_of_its_own(bloc
     assert tries == pytest.approx(1 + 0.39 * 256, rel=0.05)
 
 
+ADDERS = """#include <cuda_fp16.h>
+extern "C" __global__ void k(half *sums)
+{
+    if (WHO)
+        atomicAdd(sums, (half)1);
+    if (TWICE)
+        atomicAdd(sums + 1, (half)1);
+}
+"""
+
+
+def tries_of_adders(who: str, blocks: int, twice: str = "false") -> list[float]:
+    """The tries of lanes that add to one of two halves of a word, or also to the other one."""
+    sums = Buffer("sums", (2,), "float16", "inout", SingleValue(0))
+    defines = {"WHO": who, "TWICE": twice}
+    launch = launch_of(ADDERS, sums, blocks=blocks, threads=256, defines=defines)
+    found, _ = emulated(launch)
+    listed = [step for step in found.listing if "CAS" in step.text]
+    lines = {step.ptx_line: 0 for step in listed}
+    for step in listed:
+        lines[step.ptx_line] += step.threads
+    return list(lines.values())
+
+
+def test_only_lanes_that_add_wait() -> None:
+    """A lane of each block, or the lanes of one block, of 1056: all change the half."""
+    (of_blocks,) = tries_of_adders("threadIdx.x == 0", 1056)
+    (of_lanes,) = tries_of_adders("blockIdx.x == 0", 264)
+
+    assert of_blocks / 1056 == pytest.approx(1 + 0.39 * 1056, rel=0.05)
+    assert of_lanes / 256 == pytest.approx(1 + 0.39 * 256, rel=0.05)
+
+
+def test_two_additions_to_one_word_make_each_other_fail() -> None:
+    """A word of two halves, to which two lines of the source add."""
+    (alone,) = tries_of_adders("true", 4)
+    both = tries_of_adders("true", 4, "true")
+
+    assert len(both) == 2
+    assert sum(both) / 2 == pytest.approx(alone, rel=0.15)  # as many wait, and change it
+
+
+def test_rare_additions_are_no_error() -> None:
+    """A sample of the blocks, of which no lane adds."""
+    (rare,) = tries_of_adders("blockIdx.x * 256 + threadIdx.x == 9999999", 40_000)
+
+    assert rare <= 1
+
+
 def test_lanes_that_compute_do_not_wait_for_the_word() -> None:
     """Those of later waves: the blocks that start at once add at the same time."""
     addends = np.random.default_rng(4).choice(np.array([-1, 1], np.float16), 16 * 1056 * 256)
@@ -154,7 +203,7 @@ def test_what_is_not_followed_is_as_what_is(monkeypatch: pytest.MonkeyPatch) -> 
     """All additions of 1 and -1 change a sum, however many of them are followed."""
     addends = np.random.default_rng(4).choice(np.array([-1, 1], np.float16), 1056 * 256)
     all_followed = tries_of_sum(addends, 1056, sums=64)
-    monkeypatch.setattr(swap_loops, "_MOST_FOLLOWED", 10_000)
+    monkeypatch.setattr(cas_loops, "_MOST_FOLLOWED", 10_000)
 
     assert tries_of_sum(addends, 1056, sums=64) == pytest.approx(all_followed)
 
@@ -232,7 +281,13 @@ def test_sums_change_as_often_as_rounded_ones(
 def test_a_sum_that_is_infinite_no_longer_changes() -> None:
     changes = changes_of_sum(64992.0, np.array([64.0]), 100, HALF_TYPES["f16"], 100)
 
-    assert changes == 8  # 65504 is the largest half
+    assert changes == 9  # 65504 is the largest half, and infinity does not change
+
+
+def test_a_sum_stays_infinite_whatever_follows() -> None:
+    addends = np.array([64.0, 64.0, -32.0])
+
+    assert changes_of_sum(65440.0, addends, 3000, HALF_TYPES["f16"], 3000) == 2
 
 
 def test_the_last_additions_that_are_followed_stand_for_the_others() -> None:
@@ -242,16 +297,19 @@ def test_the_last_additions_that_are_followed_stand_for_the_others() -> None:
     assert changes_of_sum(0.0, ones, 1e6, HALF_TYPES["f16"], 4000) == 2048
 
 
+def observed(word: NDArray[np.int64], changing: NDArray[np.float64]) -> ObservedAdditions:
+    """Additions of whole warps in blocks of 256 threads."""
+    lane = np.arange(len(word))
+    return ObservedAdditions(np.full(len(word), 7), lane // 32, lane // 256, word, changing, 1e6)
+
+
 @pytest.mark.parametrize(("words", "seed"), [(1, 5), (16, 5), (4096, 5), (4096, 6)])
 def test_words_that_are_used_alike_have_equal_tries(words: int, seed: int) -> None:
     """However few of the additions to each word were observed."""
     drawn = np.random.default_rng(seed).integers(0, words, 8192)
     used, word = np.unique(drawn, return_inverse=True)
-    lane = np.arange(8192)
-    changing = np.full(len(used), 0.01)
-    observed = ObservedAdditions(lane // 32, lane // 256, word, changing, 1e6)
 
-    tries = observed.attempts(waiting_warps=1000.0 * words / 32, blocks=1056)
+    tries = observed(word, np.full(len(used), 0.01)).attempts(1000.0 * words, blocks=1056)[7]
 
     failing = 0.39 * 0.01 * 1000
     assert tries.lane == pytest.approx(1 + failing, rel=0.1)
@@ -264,33 +322,23 @@ def test_words_that_are_used_alike_have_equal_tries(words: int, seed: int) -> No
 
 def test_words_that_are_used_somewhat_more_fail_somewhat_more() -> None:
     """Half of the words are used three times as often; some two uses of each are observed."""
-    generator, lane = np.random.default_rng(8), np.arange(8192)
+    generator = np.random.default_rng(8)
     weights = np.repeat([1.0, 3.0], 2048) / 8192
     used, word = np.unique(generator.choice(4096, 8192, p=weights), return_inverse=True)
-    observed = ObservedAdditions(lane // 32, lane // 256, word, np.full(len(used), 0.01), 1e6)
 
-    tries = observed.attempts(waiting_warps=128_000.0, blocks=1056)
+    tries = observed(word, np.full(len(used), 0.01)).attempts(4_096_000.0, blocks=1056)[7]
 
     words = generator.choice(4096, (10_000, 32), p=weights)
-    failed = generator.poisson(0.39 * 0.01 * 128_000 * 32 * weights[words])
+    failed = generator.poisson(0.39 * 0.01 * 4_096_000 * weights[words])
     assert tries.warp == pytest.approx(1 + failed.max(axis=1).mean(), rel=0.1)
-
-
-def test_warps_of_which_one_lane_adds_wait_with_one_lane() -> None:
-    lane, word = np.arange(512), np.zeros(512, np.int64)
-    observed = ObservedAdditions(lane, lane // 8, word, np.full(1, 0.01), 1e6)
-
-    assert observed.attempts(1000.0, 125).lane == pytest.approx(1 + 0.39 * 0.01 * 1000)
 
 
 def test_a_word_that_is_used_more_fails_more() -> None:
     """Half of the additions are to one word, which they change, the others to their own words."""
     lane = np.arange(8192)
     word = np.where(lane % 2, 0, lane // 2 + 1)
-    changing = np.where(np.arange(4097) == 0, 0.01, 0.0)
-    observed = ObservedAdditions(lane // 32, lane // 256, word, changing, 1e6)
 
-    tries = observed.attempts(100.0, 12)
+    tries = observed(word, np.where(np.arange(4097) == 0, 0.01, 0.0)).attempts(3200.0, 12)[7]
 
-    hot = 0.39 * 0.01 * 100 * 32 / 2
+    hot = 0.39 * 0.01 * 3200 / 2
     assert tries.lane == pytest.approx(1 + hot / 2, rel=0.1)
