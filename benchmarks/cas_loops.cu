@@ -2,8 +2,9 @@
 // counts the tries.
 //
 // Each thread adds once to one of `words` words, each in a line of its own. One addition in `every`
-// adds 1, the others, and all if it is 0, do not change the word. The loop is that of the source, or
-// that which ptxas makes of an addition of halves (`half`).
+// adds 1, the others, and all if it is 0, do not change the word. The loop is that of the source
+// (`swaps`), or that which ptxas makes of an addition of halves (`halves`). Of `firsts`, whose loop is
+// that of the source, only the first thread of a block adds.
 #include <cuda_fp16.h>
 
 #include "device.cuh"
@@ -14,14 +15,21 @@ constexpr double MOST_CHANGES = 1500;  // of a half, which counts to 2048
 
 __device__ u32 addend(u32 thread, u32 every) { return every && hashed(thread, 1) % every == 0; }
 
-__global__ void swaps(u32* sums, u32 words, u32 every) {
-  u32 thread = blockIdx.x * blockDim.x + threadIdx.x, value = addend(thread, every);
-  u32* word = sums + u64(hashed(thread, 3) % words) * SPREAD_WORDS;
+__device__ void add(u32* word, u32 value) {
   u32 old = *word, expected;
   do {
     expected = old;
     old = atomicCAS(word, expected, expected + value);
   } while (old != expected);
+}
+
+__global__ void swaps(u32* sums, u32 words, u32 every) {
+  u32 thread = blockIdx.x * blockDim.x + threadIdx.x;
+  add(sums + u64(hashed(thread, 3) % words) * SPREAD_WORDS, addend(thread, every));
+}
+
+__global__ void firsts(u32* sums, u32 words, u32 every) {
+  if (threadIdx.x == 0) add(sums + u64(hashed(blockIdx.x, 3) % words) * SPREAD_WORDS, addend(blockIdx.x, every));
 }
 
 __global__ void halves(half2* sums, u32 words, u32 every) {
@@ -59,5 +67,12 @@ int main() {
     measure(2112, 32, 16, every);
     measure(4224, 32, 1024, every);
   }
+  for (u32 blocks : {1u, 8u, 33u, 66u, 132u, 264u, 1056u, 4224u})
+    for (u32 words : {1u, 16u}) {
+      CHECK(cudaMemset(sums, 0, u64(MOST_WORDS) * SPREAD_WORDS * sizeof(u32)));
+      firsts<<<blocks, 256>>>(sums, words, 1);
+      finish();
+      std::printf("firsts,%u,256,%u,1\n", blocks, words);
+    }
   return 0;
 }

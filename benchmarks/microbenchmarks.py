@@ -224,7 +224,7 @@ COUNTED = {
         cache_control="none",
     ),
     "cas_loops": Counted(
-        "swaps|halves",
+        "swaps|halves|firsts",
         {
             "warp_tries": "l1tex__t_requests_pipe_lsu_mem_global_op_atom.sum",
             "lane_tries": "l1tex__t_sectors_pipe_lsu_mem_global_op_atom.sum",

@@ -15,7 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from memlab.device.emulator.program.program import ATOMIC_KINDS, Program
+from memlab.device.emulator.program.program import (
+    ATOMIC_KINDS,
+    DecodedInstruction,
+    Program,
+)
 from memlab.device.machine_code.flow_graph import EXIT, FlowGraph
 from memlab.device.machine_code.instructions import MachineInstruction
 from memlab.device.machine_code.projection import Executions
@@ -74,16 +78,38 @@ def is_global_cas(step: MachineInstruction) -> bool:
     return step.name in _GLOBAL_ATOMICS and "CAS" in step.opcode.split(".")
 
 
+def _adds_to_half(step: DecodedInstruction) -> bool:
+    """Whether an instruction of the PTX adds to one half, which ptxas makes a loop."""
+    row = step.row
+    return row.kind in ATOMIC_KINDS and row.of[0] in _HALVES and row.vector == 1
+
+
+def with_lines_of_halves(graph: FlowGraph, program: Program) -> FlowGraph:
+    """Machine code in which loops of additions to halves have the lines of these in the PTX.
+
+    ptxas gives some the line of an instruction before, such as the conversion of the addend.
+    """
+    known = {s.instruction.ptx_line for s in program.steps if s.row.kind in ATOMIC_KINDS}
+    halves = sorted({s.instruction.ptx_line for s in program.steps if _adds_to_half(s)})
+    found = list(graph.code.instructions)
+    for block in {edge.source for edge in graph.edges if edge.source == edge.destination}:
+        place = graph.blocks[block]
+        lines = {step.ptx_line for step in graph.instructions(block) if is_global_cas(step)}
+        for line in lines - known if halves else ():
+            of = next((each for each in halves if each > line), halves[-1])
+            for number in range(place.start, place.stop):
+                if found[number].ptx_line == line:
+                    found[number] = replace(found[number], ptx_line=of)
+    return replace(graph, code=replace(graph.code, instructions=tuple(found)))
+
+
 def cas_lines(graph: FlowGraph, program: Program) -> frozenset[int]:
     """The lines of the PTX whose additions of halves are loops of compare-and-swap."""
     swaps = {step.ptx_line for step in graph.code.instructions if is_global_cas(step)}
     return frozenset(
         step.instruction.ptx_line
         for step in program.steps
-        if step.instruction.ptx_line in swaps
-        and step.row.kind in ATOMIC_KINDS
-        and step.row.of[0] in _HALVES
-        and step.row.vector == 1
+        if step.instruction.ptx_line in swaps and _adds_to_half(step)
     )
 
 

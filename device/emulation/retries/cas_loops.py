@@ -37,6 +37,9 @@ TRIES_PER_CHANGE = 0.39
 """Tries that fail because a word changes, over the lanes that wait for it: 0.20 to 0.56, and this
 in the geometric mean, on an H200 (docs/results/h200-cas-loops.csv: launches of which at least 100
 additions change a word, and at least 100 tries fail)."""
+LONE_TRIES_PER_CHANGE = 1.4
+"""The same where one lane of a warp adds, and blocks follow others: 1.25 and 1.59 with 1 and 16
+words (ibid., 4224 blocks of `firsts`). With 32 lanes it is as in a single wave, 0.37."""
 _MOST_LANES = 100_000  # additions of each line that are looked at: 0.1 s
 _MOST_LANE_INSTRUCTIONS = 2e8  # that are executed for this: 0.2 s
 _FEWEST_BLOCKS = 16  # whose additions are looked at nevertheless
@@ -332,5 +335,7 @@ def attempts_of_lines(
     most = resident_blocks * grid.padded_threads // WARP_SIZE * additions.lanes
     at_once = min(most, additions.made * resident_blocks / math.prod(grid.grid))
     first = at_once / additions.made
-    waiting = min(first * at_once + (1 - first) * share * most, additions.made)
+    alone = 1 - math.log(additions.lanes) / math.log(WARP_SIZE)  # of the way from 32 lanes to one
+    later = (LONE_TRIES_PER_CHANGE / TRIES_PER_CHANGE) ** alone
+    waiting = at_once * (first + (1 - first) * share * later)
     return additions.attempts(waiting, max(resident_blocks * additions.adding, 1.0))

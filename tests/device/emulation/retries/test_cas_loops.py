@@ -55,8 +55,9 @@ def test_failing_tries_are_those_of_the_hardware(case: tuple[int, int, int]) -> 
     failing = float(row["lane_tries"]) / lanes - 1
     assert lane_tries / lanes - 1 == pytest.approx(failing, rel=0.45)
     failing_of_warps = float(row["warp_tries"]) * 32 / lanes - 1
-    assert warp_tries * 32 / lanes - 1 == pytest.approx(failing_of_warps, rel=0.35)
-    assert time_ns == pytest.approx(float(row["duration_ns"]), rel=0.25)
+    # Two measurements of the first launch differ by 17%.
+    assert warp_tries * 32 / lanes - 1 == pytest.approx(failing_of_warps, rel=0.4)
+    assert time_ns == pytest.approx(float(row["duration_ns"]), rel=0.3)
     assert found.counters.global_atomic_requests == warp_tries
     assert found.counters.global_reduction_requests == 0
     lanes_per_sector = {1: 32, 65536: 1}.get(words)
@@ -163,6 +164,33 @@ def tries_of_adders(who: str, blocks: int, twice: str = "false") -> list[float]:
     return list(lines.values())
 
 
+ONE_HALF = """#include <cuda_fp16.h>
+extern "C" __global__ void k(half *sums)
+{
+    if (threadIdx.x == 0)
+        atomicAdd(sums + blockIdx.x * 40503u % WORDS * 64, (half)(blockIdx.x % 2 ? -1 : 1));
+}
+"""
+with (REPOSITORY / "docs" / "results" / "h200-cas-loops.csv").open(newline="") as file:
+    OF_FIRSTS = {
+        (int(row["blocks"]), int(row["words"])): row
+        for row in csv.DictReader(file)
+        if row["kernel"] == "firsts"
+    }
+
+
+@pytest.mark.parametrize("case", [(132, 1), (1056, 1), (4224, 16)])
+def test_lone_lanes_of_blocks_fail_as_often_as_measured(case: tuple[int, int]) -> None:
+    """An addition of each block, which all change their word."""
+    blocks, words = case
+    sums = Buffer("sums", (words * 64,), "float16", "inout", SingleValue(0))
+    more: dict[str, Any] = {"blocks": blocks, "threads": 256, "defines": {"WORDS": words}}
+    found, _ = emulated(launch_of(ONE_HALF, sums, **more))
+
+    failing = float(OF_FIRSTS[case]["lane_tries"]) / blocks - 1
+    assert swaps(found)[1] / blocks - 1 == pytest.approx(failing, rel=0.3)
+
+
 def test_only_lanes_that_add_wait() -> None:
     """A lane of each block, or the lanes of one block, of 1056: all change the half."""
     (of_blocks,) = tries_of_adders("threadIdx.x == 0", 1056)
@@ -225,6 +253,33 @@ def test_additions_in_shared_memory_are_no_loops_in_global_memory() -> None:
     found, _ = emulated(launch_of(source, sums, blocks=64, threads=256))
 
     assert swaps(found)[1] in (0, 64 * 256)
+
+
+def test_a_loop_with_the_line_of_another_instruction_is_found() -> None:
+    """ptxas gives this loop the line of the conversion before the addition."""
+    source = """#include <cuda_fp16.h>
+    extern "C" __global__ void k(const float *x, half *sum)
+    {
+        __shared__ float part[8];
+        float value = x[blockIdx.x * blockDim.x + threadIdx.x];
+        for (int lanes = 16; lanes; lanes /= 2)
+            value += __shfl_xor_sync(~0u, value, lanes);
+        if (threadIdx.x % 32 == 0)
+            part[threadIdx.x / 32] = value;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            float all = 0;
+            for (int warp = 0; warp < 8; ++warp)
+                all += part[warp];
+            atomicAdd(sum, __float2half(all / 256));
+        }
+    }"""
+    x = Buffer("x", (264 * 256,), "float32", "in", SingleValue(1.0))
+    total = Buffer("sum", (1,), "float16", "inout", SingleValue(0))
+    found, _ = emulated(launch_of(source, x, total, blocks=264, threads=256))
+
+    assert swaps(found)[1] / 264 == pytest.approx(1 + 0.39 * 264, rel=0.05)
+    assert {s.source_line for s in found.listing if "CAS" in s.text} == {15}
 
 
 def test_other_atomics_are_executed_once() -> None:
