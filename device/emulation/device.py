@@ -77,7 +77,7 @@ from memlab.device.measurement import (
     flop_by_pipe,
     ignore_progress,
 )
-from memlab.device.model_errors import BY_COUNTERS, with_error_interval
+from memlab.device.model_errors import BY_COUNTERS, RETRIED, with_error_interval
 from memlab.device.occupancy import (
     block_allocation,
     block_requirements,
@@ -96,6 +96,8 @@ from memlab.kernels.launch import Launch
 _SIMULATIONS_OF_HALVES = 3
 """Simulations that tell how many lanes wait to add in global memory: with one try each, and with
 the tries that these lanes need. A fourth one changes the tries of ten launches by at most 2%."""
+
+_FEW_TRIES = 2.0  # of a lane that adds to a half; where more fail, times were not as well modelled
 
 
 def measure(
@@ -201,8 +203,9 @@ class Emulation:
             lines = line_stalls(self.listing)
             return ModelledLaunch(with_error_interval(time, BY_COUNTERS), lines=lines)
         time, steps = launch_time.model_time(self.profile, self.work, resident, properties)
+        kind = RETRIED if self.profile.tries_of_halves > _FEW_TRIES else None
         return ModelledLaunch(
-            with_error_interval(time, BY_COUNTERS if time.left_out else None),
+            with_error_interval(time, BY_COUNTERS if time.left_out else kind),
             clocks_per_instruction(steps),
             line_stalls(self.listing, steps),
         )

@@ -220,6 +220,7 @@ def machine_profile(
         accesses=accesses,
         barriers=block.barriers,
         additions=counts.additions,
+        tries_of_halves=max((tries.lane for tries in counts.halves.values()), default=1.0),
         served_reads=counters.l2_read_sectors / asked if asked else 1.0,
         cluster_blocks=launch.cluster_blocks,
         unequal=_unequal_work(graph, counts, warp_work, extremes, missed_of_longest),

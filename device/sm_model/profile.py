@@ -119,6 +119,7 @@ class LaunchProfile:
         barriers: What the warps of a block do to `mbarrier`s.
         additions: What they add in shared memory by loops of compare-and-swap, whose further rounds
             the flows do not have.
+        tries_of_halves: How often a lane tries to add to a half in global memory, in the mean.
         served_reads: The share of the sectors that the L1s read which the L2 serves one by one; its
             request coalescer merges the others with these.
         cluster_blocks: Blocks of a cluster; 1 where blocks form none.
@@ -141,6 +142,7 @@ class LaunchProfile:
     work_ratio: float = 1.0
     barriers: BarrierOperations = field(default_factory=BarrierOperations)
     additions: SharedAdditions = field(default_factory=SharedAdditions)
+    tries_of_halves: float = 1.0
     served_reads: float = 1.0
     cluster_blocks: int = 1
     unequal: UnequalWork | None = None
