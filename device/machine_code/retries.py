@@ -89,13 +89,15 @@ def with_lines_of_halves(graph: FlowGraph, program: Program) -> FlowGraph:
 
     ptxas gives some the line of an instruction before, such as the conversion of the addend.
     """
-    known = {s.instruction.ptx_line for s in program.steps if s.row.kind in ATOMIC_KINDS}
     halves = sorted({s.instruction.ptx_line for s in program.steps if _adds_to_half(s)})
+    if not halves:
+        return graph
+    known = {s.instruction.ptx_line for s in program.steps if s.row.kind in ATOMIC_KINDS}
     found = list(graph.code.instructions)
     for block in {edge.source for edge in graph.edges if edge.source == edge.destination}:
         place = graph.blocks[block]
         lines = {step.ptx_line for step in graph.instructions(block) if is_global_cas(step)}
-        for line in lines - known if halves else ():
+        for line in lines - known:
             of = next((each for each in halves if each > line), halves[-1])
             for number in range(place.start, place.stop):
                 if found[number].ptx_line == line:
