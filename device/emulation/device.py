@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from memlab.device import time_model
 from memlab.device.access_counts import AccessCounts
@@ -26,7 +27,6 @@ from memlab.device.emulation.atomic_passes import count_atomic_passes, with_sums
 from memlab.device.emulation.execution import Execution
 from memlab.device.emulation.line_stalls import clocks_per_instruction, line_stalls
 from memlab.device.emulation.machine_profile import LaunchCounts, machine_profile
-from memlab.device.emulation.retries import cas_loops
 from memlab.device.emulation.retries.shared_retries import attempts_alone, observe_additions
 from memlab.device.emulator.machine.tally import Tally
 from memlab.device.emulator.models import address_streams
@@ -93,10 +93,12 @@ from memlab.device.verification import UNVERIFIED
 from memlab.device.warp_stalls import LineStalls
 from memlab.kernels.launch import Launch
 
+if TYPE_CHECKING:
+    from memlab.device.emulation.retries.cas_loops import ObservedAdditions
+
 _SIMULATIONS_OF_HALVES = 3
 """Simulations that tell how many lanes wait to add in global memory: with one try each, and with
 the tries that these lanes need. A fourth one changes the tries of ten launches by at most 2%."""
-
 _FEW_TRIES = 2.0  # of a lane that adds to a half; where more fail, times were not as well modelled
 
 
@@ -430,8 +432,8 @@ def _model(
             if halves:
                 held = blocks_on_device(properties, per_sm, launch.cluster_blocks)
                 resident = min(held or launch.blocks, launch.blocks)
-                attempts |= cas_loops.attempts_of_lines(
-                    halves, graph.code, estimated.steps, execution.grid, resident
+                attempts |= halves.attempts_in_launch(
+                    graph.code, estimated.steps, execution.grid, resident
                 )
             counts, grid = _with_attempts(counts, attempts, graph, copies, grid)
             profile, counters = describe(counts), counts.counters
@@ -578,11 +580,16 @@ def _additions_of_halves(
     execution: Execution,
     tally: Tally,
     block: representative_block.RepresentativeBlock,
-) -> cas_loops.ObservedAdditions | None:
+) -> ObservedAdditions | None:
     """What some blocks add to halves in global memory, by loops of compare-and-swap."""
     if isinstance(graph, DisassemblyError):
         return None
-    lines, cost = cas_lines(graph, execution.program), block.lane_instructions_per_block
+    lines = cas_lines(graph, execution.program)
+    if not lines:
+        return None
+    from memlab.device.emulation.retries import cas_loops  # few launches need it
+
+    cost = block.lane_instructions_per_block
     return cas_loops.observe_additions(execution, lines, tally, cost)
 
 

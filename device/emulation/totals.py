@@ -19,6 +19,7 @@ from memlab.device.emulator.program.program import (
     address_registers,
 )
 from memlab.device.emulator.program.program import instructions_in_loops as steps_in_loops
+from memlab.device.machine_code.retries import adds_to_half
 from memlab.device.measurement import (
     FLOP_COUNTERS,
     AccessCounters,
@@ -45,8 +46,6 @@ _SHARED_PARTS: dict[str, Callable[[DecodedInstruction], bool]] = {
     "shared_async_store": lambda step: is_async_copy_store(step.instruction),
 }
 _ALWAYS_ATOMIC = (".exch.", ".cas.")  # ptxas has no instruction without a result for these
-_CAS_LOOPS = (".add.noftz.f16", ".add.noftz.bf16")
-"""Of additions to one half ptxas makes loops of compare-and-swap, which need their result."""
 
 
 def total_counters(
@@ -263,7 +262,7 @@ def _accesses(program: Program, tally: Tally) -> dict[int, _Access]:
         if not direction or not space:
             continue
         always_atomic = any(name in step.row.opcode for name in _ALWAYS_ATOMIC)
-        if step.row.opcode.startswith(("atom", "red")) and step.row.opcode.endswith(_CAS_LOOPS):
+        if adds_to_half(step):  # in a loop, which needs the result
             direction, always_atomic = "atomic", True
         if direction == "atomic" and not always_atomic and read.isdisjoint(step.registers_written):
             direction = "reduction"

@@ -78,7 +78,7 @@ def is_global_cas(step: MachineInstruction) -> bool:
     return step.name in _GLOBAL_ATOMICS and "CAS" in step.opcode.split(".")
 
 
-def _adds_to_half(step: DecodedInstruction) -> bool:
+def adds_to_half(step: DecodedInstruction) -> bool:
     """Whether an instruction of the PTX adds to one half, which ptxas makes a loop."""
     row = step.row
     return row.kind in ATOMIC_KINDS and row.of[0] in _HALVES and row.vector == 1
@@ -89,7 +89,7 @@ def with_lines_of_halves(graph: FlowGraph, program: Program) -> FlowGraph:
 
     ptxas gives some the line of an instruction before, such as the conversion of the addend.
     """
-    halves = sorted({s.instruction.ptx_line for s in program.steps if _adds_to_half(s)})
+    halves = sorted({s.instruction.ptx_line for s in program.steps if adds_to_half(s)})
     if not halves:
         return graph
     known = {s.instruction.ptx_line for s in program.steps if s.row.kind in ATOMIC_KINDS}
@@ -111,7 +111,7 @@ def cas_lines(graph: FlowGraph, program: Program) -> frozenset[int]:
     return frozenset(
         step.instruction.ptx_line
         for step in program.steps
-        if step.instruction.ptx_line in swaps and _adds_to_half(step)
+        if step.instruction.ptx_line in swaps and adds_to_half(step)
     )
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from memlab.device.emulator.machine.machine import Chunk
 
 TRIES_PER_CHANGE = 0.39
-"""Tries that fail because a word changes, over the lanes that wait for it: 0.20 to 0.56, and this
+"""Tries that fail because a word changes, over the lanes that wait for it: 0.20 to 0.58, and this
 in the geometric mean, on an H200 (docs/results/h200-cas-loops.csv: launches of which at least 100
 additions change a word, and at least 100 tries fail)."""
 LONE_TRIES_PER_CHANGE = 1.4
@@ -100,6 +100,36 @@ class ObservedAdditions:
                 groups=leaving.shape[1] / len(starts),
             )
         return found
+
+    def attempts_in_launch(
+        self,
+        code: MachineCode,
+        steps: Steps,
+        grid: Grid,
+        resident_blocks: int,
+    ) -> dict[int, Attempts]:
+        """The attempts where warps come to these additions as in a launch.
+
+        All warps that start at once come to their first addition at about the same time. Later on
+        they wait to add for the share of their time that they spend in the instructions of these
+        lines.
+
+        Args:
+            code: The machine code.
+            steps: Its instructions, as a simulation left them.
+            grid: The grid.
+            resident_blocks: Blocks of it that all SMs hold at once.
+        """
+        clocks = steps["issued"] + steps["stalls"].sum(axis=1)
+        own = np.isin([step.ptx_line for step in code.instructions], self.line)
+        share = float(clocks[: len(own)][own].sum()) / max(float(clocks.sum()), 1.0)
+        most = resident_blocks * grid.padded_threads // WARP_SIZE * self.lanes
+        at_once = min(most, self.made * resident_blocks / math.prod(grid.grid))
+        first = at_once / self.made
+        alone = 1 - math.log(self.lanes) / math.log(WARP_SIZE)  # of the way from 32 lanes to one
+        later = (LONE_TRIES_PER_CHANGE / TRIES_PER_CHANGE) ** alone
+        waiting = at_once * (first + (1 - first) * share * later)
+        return self.attempts(waiting, max(resident_blocks * self.adding, 1.0))
 
     def _shares(self, blocks: float) -> NDArray[np.float64]:
         """The share of all waiting lanes that wait for the word of one of them, by word.
@@ -308,34 +338,3 @@ def _as_numbers(bits: NDArray[np.uint16], kind: str) -> NDArray[np.float64]:
     if kind == "f16":
         return bits.view(np.float16).astype(np.float64)
     return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-
-
-def attempts_of_lines(
-    additions: ObservedAdditions,
-    code: MachineCode,
-    steps: Steps,
-    grid: Grid,
-    resident_blocks: int,
-) -> dict[int, Attempts]:
-    """The attempts of each line of the PTX.
-
-    All warps that start at once come to their first addition at about the same time. Later on they
-    wait to add for the share of their time that they spend in the instructions of these lines.
-
-    Args:
-        additions: The additions.
-        code: The machine code.
-        steps: Its instructions, as a simulation left them.
-        grid: The grid.
-        resident_blocks: Blocks of it that all SMs hold at once.
-    """
-    clocks = steps["issued"] + steps["stalls"].sum(axis=1)
-    own = np.isin([step.ptx_line for step in code.instructions], additions.line)
-    share = float(clocks[: len(own)][own].sum()) / max(float(clocks.sum()), 1.0)
-    most = resident_blocks * grid.padded_threads // WARP_SIZE * additions.lanes
-    at_once = min(most, additions.made * resident_blocks / math.prod(grid.grid))
-    first = at_once / additions.made
-    alone = 1 - math.log(additions.lanes) / math.log(WARP_SIZE)  # of the way from 32 lanes to one
-    later = (LONE_TRIES_PER_CHANGE / TRIES_PER_CHANGE) ** alone
-    waiting = at_once * (first + (1 - first) * share * later)
-    return additions.attempts(waiting, max(resident_blocks * additions.adding, 1.0))

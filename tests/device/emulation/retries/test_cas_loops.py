@@ -18,23 +18,24 @@ from memlab.device.emulation.device import Emulation, emulate, resident_blocks
 from memlab.device.emulation.retries import cas_loops
 from memlab.device.emulation.retries.cas_loops import ObservedAdditions
 from memlab.device.emulator.models.half_sums import HALF_TYPES, changes_of_sum
+from memlab.device.measurement import Time
 from memlab.kernels.launch import Buffer, InMemoryArray, Launch, Scalar, SingleValue
 
 H200 = load_datasheet("h200")
 LOOPS = f"{REPOSITORY / 'benchmarks' / 'cas_loops.cu'}:halves"
 with (REPOSITORY / "docs" / "results" / "h200-cas-loops.csv").open(newline="") as file:
     COUNTED = {
-        (int(row["blocks"]), int(row["words"]), int(row["every"])): row
+        (row["kernel"], int(row["blocks"]), int(row["words"]), int(row["every"])): row
         for row in csv.DictReader(file)
-        if row["kernel"] == "halves" and row["threads"] == "256"
+        if row["threads"] == "256"
     }
 
 
-def emulated(launch: Launch) -> tuple[Emulation, float]:
-    """A launch on the emulated H200, and its modelled time in ns."""
+def emulated(launch: Launch) -> tuple[Emulation, Time]:
+    """A launch on the emulated H200, and its modelled time."""
     compiled = compile_launch(launch, H200.compute_capability)
     found = emulate(launch, compiled, H200, 1)
-    return found, found.time(resident_blocks(launch, compiled, H200), H200).median_s * 1e9
+    return found, found.time(resident_blocks(launch, compiled, H200), H200)
 
 
 def swaps(found: Emulation) -> tuple[int, int]:
@@ -48,9 +49,9 @@ def swaps(found: Emulation) -> tuple[int, int]:
 )
 def test_failing_tries_are_those_of_the_hardware(case: tuple[int, int, int]) -> None:
     blocks, words, every = case
-    row, lanes = COUNTED[case], blocks * 256
+    row, lanes = COUNTED["halves", *case], blocks * 256
     text = f"--grid {blocks} --block 256 --arg inout:u32[{words * 32}] --arg u32={words}"
-    found, time_ns = emulated(user_launch(LOOPS, [*text.split(), "--arg", f"u32={every}"]))
+    found, time = emulated(user_launch(LOOPS, [*text.split(), "--arg", f"u32={every}"]))
     warp_tries, lane_tries = swaps(found)
 
     failing = float(row["lane_tries"]) / lanes - 1
@@ -58,7 +59,7 @@ def test_failing_tries_are_those_of_the_hardware(case: tuple[int, int, int]) -> 
     failing_of_warps = float(row["warp_tries"]) * 32 / lanes - 1
     # Two measurements of the first launch differ by 17%.
     assert warp_tries * 32 / lanes - 1 == pytest.approx(failing_of_warps, rel=0.4)
-    assert time_ns == pytest.approx(float(row["duration_ns"]), rel=0.3)
+    assert time.median_s * 1e9 == pytest.approx(float(row["duration_ns"]), rel=0.3)
     assert found.counters.global_atomic_requests == warp_tries
     assert found.counters.global_reduction_requests == 0
     lanes_per_sector = {1: 32, 65536: 1}.get(words)
@@ -126,9 +127,7 @@ def test_times_of_additions_that_fail_have_a_wide_interval() -> None:
         launch = launch_of(
             SUM, x, total, Scalar("rounds", "int32", 0), blocks=64, threads=256, defines=defines
         )
-        compiled = compile_launch(launch, H200.compute_capability)
-        found = emulate(launch, compiled, H200, 1)
-        time = found.time(resident_blocks(launch, compiled, H200), H200)
+        _, time = emulated(launch)
         assert time.interval_low_s is not None
         assert time.interval_high_s is not None
         assert (time.interval_low_s < 0.7 * time.median_s) == is_wide
@@ -191,12 +190,6 @@ extern "C" __global__ void k(half *sums)
         atomicAdd(sums + blockIdx.x * 40503u % WORDS * 64, (half)(blockIdx.x % 2 ? -1 : 1));
 }
 """
-with (REPOSITORY / "docs" / "results" / "h200-cas-loops.csv").open(newline="") as file:
-    OF_FIRSTS = {
-        (int(row["blocks"]), int(row["words"])): row
-        for row in csv.DictReader(file)
-        if row["kernel"] == "firsts"
-    }
 
 
 @pytest.mark.parametrize("case", [(132, 1), (1056, 1), (4224, 16)])
@@ -207,7 +200,7 @@ def test_lone_lanes_of_blocks_fail_as_often_as_measured(case: tuple[int, int]) -
     more: dict[str, Any] = {"blocks": blocks, "threads": 256, "defines": {"WORDS": words}}
     found, _ = emulated(launch_of(ONE_HALF, sums, **more))
 
-    failing = float(OF_FIRSTS[case]["lane_tries"]) / blocks - 1
+    failing = float(COUNTED["firsts", blocks, words, 1]["lane_tries"]) / blocks - 1
     assert swaps(found)[1] / blocks - 1 == pytest.approx(failing, rel=0.3)
 
 
