@@ -98,7 +98,7 @@ if TYPE_CHECKING:
 
 _SIMULATIONS_OF_HALVES = 3
 """Simulations that tell how many lanes wait to add in global memory: with one try each, and with
-the tries that these lanes need. A fourth one changes the tries of ten launches by at most 2%."""
+the tries that these lanes need. A fourth one changes the tries of six launches by at most 2%."""
 _FEW_TRIES = 2.0  # of a lane that adds to a half; where more fail, times were not as well modelled
 
 
